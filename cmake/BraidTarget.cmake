@@ -1,0 +1,34 @@
+# What every target of the project is built with.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(BRAID_CCACHE ccache)
+if(BRAID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${BRAID_CCACHE}")
+endif()
+
+# A sanitizer has to see every target, so it goes into the flags of the whole build.
+if(BRAID_SANITIZE)
+  add_compile_options("-fsanitize=${BRAID_SANITIZE}" -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options("-fsanitize=${BRAID_SANITIZE}")
+endif()
+
+set(braid_warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # std::string's operator+ sets off -Wrestrict falsely (GCC bug 105651, mended in 13).
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    list(APPEND braid_warnings -Wno-restrict)
+  endif()
+  # The sanitizers' own code confuses this one; GCC's manual says so under -fsanitize.
+  if(BRAID_SANITIZE)
+    list(APPEND braid_warnings -Wno-maybe-uninitialized)
+  endif()
+endif()
+
+function(braid_target name)
+  target_compile_options(${name} PRIVATE ${braid_warnings})
+endfunction()

@@ -1,0 +1,176 @@
+#include "planner/cluster/cluster.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+
+namespace braid {
+
+int Cluster::num_nodes() const {
+  int nodes = 0;
+  for (const NodeGroup& group : groups) nodes += group.count;
+  return nodes;
+}
+
+int Cluster::num_devices() const {
+  int devices = 0;
+  for (const NodeGroup& group : groups) devices += group.count * group.devices;
+  return devices;
+}
+
+int Cluster::node_width() const {
+  int width = groups.front().devices;
+  for (const NodeGroup& group : groups) width = std::min(width, group.devices);
+  return width;
+}
+
+bool Cluster::uniform() const { return groups.size() == 1; }
+
+Cluster shrink(const Cluster& cluster, int devices) {
+  const auto fail = [&](std::string fix) {
+    throw Error({.what = fmt::format("cannot take {} of the {} devices of '{}'", devices,
+                                     cluster.num_devices(), cluster.name),
+                 .where = "--devices",
+                 .fix = std::move(fix)});
+  };
+  if (devices < 1 || devices > cluster.num_devices())
+    fail(fmt::format("choose from 1 to {}", cluster.num_devices()));
+  Cluster smaller = cluster;
+  smaller.groups.clear();
+  int left = devices;
+  for (const NodeGroup& group : cluster.groups) {
+    if (left == 0) break;
+    NodeGroup part = group;
+    if (left < group.devices) {
+      if (!smaller.groups.empty()) fail("choose a number that fills whole nodes");
+      part.count = 1;
+      part.devices = left;
+    } else {
+      part.count = std::min(group.count, left / group.devices);
+      if (part.count < group.count && left % group.devices != 0)
+        fail(fmt::format("choose a multiple of {} (whole nodes)", group.devices));
+    }
+    left -= part.count * part.devices;
+    smaller.groups.push_back(part);
+  }
+  if (devices != cluster.num_devices())
+    smaller.name = fmt::format("{} ({} devices)", cluster.name, devices);
+  return smaller;
+}
+
+namespace {
+
+constexpr std::int64_t kMaxDevices = 1 << 20;
+
+// A quantity may stand as a number in base units or as text with a unit.
+template <class Parse>
+auto quantity(const JsonValue& value, Parse parse) {
+  if (value.raw().is_string()) return parse(value.string(), value.path());
+  return parse(fmt::format("{}", value.number(0)), value.path());
+}
+
+template <class Quantity>
+Quantity positive(Quantity q, const JsonValue& value) {
+  if (!(q > Quantity())) value.fail("this must be more than zero", "write the device's real figure");
+  return q;
+}
+
+Link read_link(JsonObject object) {
+  const JsonValue bandwidth = object.at("bandwidth");
+  const JsonValue latency = object.at("latency");
+  Link link{positive(quantity(bandwidth, parse_bandwidth), bandwidth),
+            quantity(latency, parse_seconds)};
+  object.finish();
+  return link;
+}
+
+DeviceType read_device(const std::string& name, JsonObject object) {
+  const JsonValue memory = object.at("memory");
+  const JsonValue memory_bandwidth = object.at("memory_bandwidth");
+  JsonObject peak = object.object("peak");
+  const JsonValue bf16 = peak.at("bf16");
+  const JsonValue fp32 = peak.at("fp32");
+  DeviceType device{.name = name,
+                    .peak_bf16 = positive(quantity(bf16, parse_flops), bf16),
+                    .peak_fp32 = positive(quantity(fp32, parse_flops), fp32),
+                    .memory = positive(quantity(memory, parse_bytes), memory),
+                    .memory_bandwidth =
+                        positive(quantity(memory_bandwidth, parse_bandwidth), memory_bandwidth)};
+  peak.finish();
+  object.finish();
+  return device;
+}
+
+}  // namespace
+
+Cluster cluster_from_json(const Json& json, const std::string& source) {
+  JsonObject object{JsonValue(json, source)};
+  expect_format(object, "braid.cluster", 1);
+  Cluster cluster;
+  cluster.name = object.string("name");
+
+  std::vector<std::string> type_names;
+  JsonObject devices = object.object("devices");
+  for (const auto& [name, value] : devices.entries()) {
+    type_names.push_back(name);
+    cluster.device_types.push_back(read_device(name, JsonObject(value)));
+  }
+  if (type_names.empty())
+    devices.fail("no device type is described", "add at least one, for example \"A100-80G\"");
+
+  std::int64_t total = 0;
+  const JsonValue nodes = object.at("nodes");
+  for (const JsonValue& value : nodes.array()) {
+    JsonObject entry{value};
+    NodeGroup group;
+    group.count = static_cast<int>(entry.integer_or("count", 1, {1, kMaxDevices}));
+    group.device_type = static_cast<int>(entry.at("device").choice(type_names));
+    group.devices = static_cast<int>(entry.integer("devices", {1, 1024}));
+    group.inside = read_link(entry.object("link"));
+    entry.finish();
+    total += std::int64_t{group.count} * group.devices;
+    cluster.groups.push_back(group);
+  }
+  if (cluster.groups.empty()) nodes.fail("the cluster has no nodes", "add at least one node");
+  if (total > kMaxDevices)
+    nodes.fail(fmt::format("{} devices are more than {}", total, kMaxDevices),
+               "plan for a smaller cluster");
+
+  if (cluster.num_nodes() > 1 || object.has("network")) {
+    cluster.between = read_link(object.object("network"));
+  } else {
+    cluster.between = cluster.groups.front().inside;
+  }
+  object.finish();
+  return cluster;
+}
+
+Cluster read_cluster(const std::filesystem::path& file) {
+  return cluster_from_json(read_json(file), file.string());
+}
+
+Json to_json(const Cluster& cluster) {
+  const auto link = [](const Link& l) {
+    return Json{{"bandwidth", l.bandwidth.value()}, {"latency", l.latency.value()}};
+  };
+  Json json{{"format", "braid.cluster"}, {"version", 1}, {"name", cluster.name}};
+  for (const DeviceType& device : cluster.device_types)
+    json["devices"][device.name] = {
+        {"memory", device.memory.value()},
+        {"memory_bandwidth", device.memory_bandwidth.value()},
+        {"peak", {{"bf16", device.peak_bf16.value()}, {"fp32", device.peak_fp32.value()}}}};
+  json["nodes"] = Json::array();
+  for (const NodeGroup& group : cluster.groups)
+    json["nodes"].push_back(
+        {{"count", group.count},
+         {"device", cluster.device_types[static_cast<std::size_t>(group.device_type)].name},
+         {"devices", group.devices},
+         {"link", link(group.inside)}});
+  json["network"] = link(cluster.between);
+  return json;
+}
+
+}  // namespace braid

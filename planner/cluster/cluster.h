@@ -1,0 +1,59 @@
+#pragma once
+// Where it runs: nodes of devices, the links inside and between them.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "planner/core/json.h"
+#include "planner/core/units.h"
+#include "planner/model/layer.h"
+
+namespace braid {
+
+struct DeviceType {
+  std::string name;
+  FlopsPerSecond peak_bf16;  // dense, tensor cores (fp16 where the device has no bf16)
+  FlopsPerSecond peak_fp32;
+  Bytes memory;
+  BytesPerSecond memory_bandwidth;
+
+  FlopsPerSecond peak(Precision precision) const {
+    return precision == Precision::fp32 ? peak_fp32 : peak_bf16;
+  }
+};
+
+struct Link {
+  BytesPerSecond bandwidth;  // one direction, one device
+  Seconds latency;
+};
+
+// A run of equal nodes.
+struct NodeGroup {
+  int count = 0;           // nodes
+  int device_type = 0;     // index into Cluster::device_types
+  int devices = 0;         // per node
+  Link inside;             // between two devices of a node
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<DeviceType> device_types;
+  std::vector<NodeGroup> groups;
+  Link between;            // per device, between nodes; unused with one node
+
+  int num_nodes() const;
+  int num_devices() const;
+  // Devices of the smallest node: the widest group that surely stays inside one.
+  int node_width() const;
+  bool uniform() const;    // one kind of node
+};
+
+// The first `devices` devices (whole nodes, or part of the first node).
+Cluster shrink(const Cluster& cluster, int devices);
+
+Cluster read_cluster(const std::filesystem::path& file);
+Cluster cluster_from_json(const Json& json, const std::string& source);
+Json to_json(const Cluster& cluster);
+
+}  // namespace braid

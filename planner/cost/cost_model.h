@@ -1,0 +1,58 @@
+#pragma once
+// The seam between prices and search: every algorithm asks one of these, so that all compare.
+
+#include <optional>
+#include <span>
+
+#include "planner/cost/layer_cost.h"
+#include "planner/cost/pipeline.h"
+#include "planner/strategy/mesh.h"
+#include "planner/strategy/pipeline.h"
+
+namespace braid {
+
+// Where a layer stands.
+struct StageSite {
+  Mesh mesh;
+  PipelineShape shape;
+  int stage = 0;
+  std::int64_t micro_batch = 1;  // samples of one micro-batch, over the whole stage
+
+  bool first() const { return stage == 0; }
+  bool last() const { return stage + 1 == shape.stages; }
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+
+  // Whether the layer can be split so at all: heads, vocabulary, batch and sequence divide.
+  virtual bool legal(int type, const Strategy& strategy, const StageSite& site) const = 0;
+  virtual LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const = 0;
+  // Bytes of a layer that stay through the stage's worst moment: states, and activations of every
+  // micro-batch in flight.
+  virtual Bytes resident(const LayerMemory& memory, const StageSite& site) const = 0;
+  // Bytes of the stage that no layer owns: context, communicators.
+  virtual Bytes stage_overhead(const StageSite& site) const = 0;
+  // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to another.
+  virtual double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
+                              const StageSite& site) const = 0;
+  // Seconds to hand one micro-batch's activation from stage `site.stage` to the next.
+  virtual Seconds transfer(int type, const StageSite& site) const = 0;
+  // Bytes that may be used on the devices of a stage when the user allows `limit` (zero: all there is).
+  virtual Bytes budget(Bytes limit, const StageSite& site) const = 0;
+
+  // The search's weights of a stage's times.
+  virtual StageWeights weights(const PipelineShape& shape, int stage) const = 0;
+  // The price of a whole pipeline where the model has a formula of its own; otherwise the event
+  // simulator prices it.
+  virtual std::optional<Seconds> own_iteration(const PipelineShape&,
+                                               std::span<const StageTimes>) const {
+    return std::nullopt;
+  }
+
+  // Embedding and head must take one strategy together.
+  virtual bool outside_shares_strategy() const { return false; }
+};
+
+}  // namespace braid

@@ -1,0 +1,44 @@
+#pragma once
+// Galvatron's formulas behind the common seam.
+
+#include "planner/cost/cost_model.h"
+#include "planner/cost/galvatron_cost.h"
+
+namespace braid {
+
+class GalvatronModel final : public CostModel {
+ public:
+  GalvatronModel(const Profile& profile, const Model& model, const Cluster& cluster,
+                 std::int64_t global_batch);
+
+  bool legal(int type, const Strategy& strategy, const StageSite& site) const override;
+  LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const override;
+  Bytes resident(const LayerMemory& memory, const StageSite& site) const override;
+  Bytes stage_overhead(const StageSite& site) const override;
+  // Changes of layout cost nothing in its final price.
+  double redistribute(int, const ActivationLayout&, const ActivationLayout&,
+                      const StageSite&) const override {
+    return 0;
+  }
+  // Transfers are inside its layer times.
+  Seconds transfer(int, const StageSite&) const override { return Seconds(); }
+  Bytes budget(Bytes limit, const StageSite& site) const override;
+  StageWeights weights(const PipelineShape& shape, int stage) const override;
+  std::optional<Seconds> own_iteration(const PipelineShape& shape,
+                                       std::span<const StageTimes> stages) const override;
+  bool outside_shares_strategy() const override { return true; }
+
+  const GalvatronCost& cost() const { return cost_; }
+  GalvatronTask task(const StageSite& site) const;
+  // Counts block types only, as GalvatronCost does.
+  int block_index(int type) const { return block_index_[static_cast<std::size_t>(type)]; }
+
+ private:
+  const Model& model_;
+  const Cluster& cluster_;
+  std::int64_t global_batch_;
+  GalvatronCost cost_;
+  std::vector<int> block_index_;
+};
+
+}  // namespace braid

@@ -1,0 +1,67 @@
+#pragma once
+// The fields of a LayerShape as data: what a Braid model file may say of a layer, and how large
+// each number may be.
+
+#include <array>
+#include <cstdint>
+
+#include "planner/model/layer.h"
+
+namespace braid {
+
+// The limits lie far above any model and keep every product of a layer's closed forms inside 63
+// bits.
+inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 24;  // tokens, table rows
+inline constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  // hidden, ffn
+inline constexpr std::int64_t kMaxHeads = std::int64_t{1} << 14;
+inline constexpr std::int64_t kMaxExperts = std::int64_t{1} << 12;
+inline constexpr std::int64_t kMaxLayers = 10'000;
+
+struct SizeField {
+  const char* name;
+  std::int64_t LayerShape::*member;
+  std::int64_t limit;
+};
+
+inline constexpr std::array kSizeFields = {
+    SizeField{"tokens", &LayerShape::tokens, kMaxCount},
+    SizeField{"hidden", &LayerShape::hidden, kMaxWidth},
+    SizeField{"heads", &LayerShape::heads, kMaxHeads},
+    SizeField{"kv_heads", &LayerShape::kv_heads, kMaxHeads},
+    SizeField{"head_dim", &LayerShape::head_dim, kMaxHeads},
+    SizeField{"window", &LayerShape::window, kMaxCount},
+    SizeField{"cross_tokens", &LayerShape::cross_tokens, kMaxCount},
+    SizeField{"position_bias", &LayerShape::position_bias, kMaxCount},
+    SizeField{"ffn", &LayerShape::ffn, kMaxWidth},
+    SizeField{"experts", &LayerShape::experts, kMaxExperts},
+    SizeField{"experts_per_token", &LayerShape::experts_per_token, kMaxExperts},
+    SizeField{"shared_ffn", &LayerShape::shared_ffn, kMaxWidth},
+    SizeField{"vocab", &LayerShape::vocab, kMaxCount},
+    SizeField{"positions", &LayerShape::positions, kMaxCount},
+    SizeField{"position_offset", &LayerShape::position_offset, kMaxCount},
+    SizeField{"token_types", &LayerShape::token_types, kMaxCount},
+    SizeField{"patch_inputs", &LayerShape::patch_inputs, kMaxWidth},
+    SizeField{"head_dense", &LayerShape::head_dense, kMaxWidth},
+    SizeField{"merge_outputs", &LayerShape::merge_outputs, kMaxWidth},
+};
+
+struct FlagField {
+  const char* name;
+  bool LayerShape::*member;
+};
+
+inline constexpr std::array kFlagFields = {
+    FlagField{"rotary", &LayerShape::rotary},
+    FlagField{"qkv_bias", &LayerShape::qkv_bias},
+    FlagField{"attention_out_bias", &LayerShape::attention_out_bias},
+    FlagField{"ffn_bias", &LayerShape::ffn_bias},
+    FlagField{"qk_norm", &LayerShape::qk_norm},
+    FlagField{"class_token", &LayerShape::class_token},
+    FlagField{"embedding_norm", &LayerShape::embedding_norm},
+    FlagField{"final_norm", &LayerShape::final_norm},
+    FlagField{"head_bias", &LayerShape::head_bias},
+    FlagField{"tied", &LayerShape::tied},
+    FlagField{"pooled", &LayerShape::pooled},
+};
+
+}  // namespace braid

@@ -1,0 +1,233 @@
+// Encoders, encoder-decoders and image models. Defaults for absent keys are those of Hugging Face's
+// config classes.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/model/huggingface.h"
+
+namespace braid::huggingface {
+
+namespace {
+
+constexpr std::int64_t kMaxPixels = std::int64_t{1} << 14;  // of an image's side
+constexpr std::size_t kMaxStages = 8;
+
+// BERT, ViT and Swin: every query sees all keys (of its window), a bias on every matrix, no gate.
+LayerShape encoder_block(std::int64_t hidden, std::int64_t heads, std::int64_t ffn) {
+  return {.hidden = hidden,
+          .attention = AttentionKind::bidirectional,
+          .heads = heads,
+          .kv_heads = heads,
+          .head_dim = hidden / heads,
+          .ffn = ffn,
+          .qkv_bias = true,
+          .attention_out_bias = true,
+          .ffn_bias = true};
+}
+
+struct Patches {
+  std::int64_t side = 0;    // patches along one side of the image
+  std::int64_t inputs = 0;  // values of one patch
+};
+
+Patches patches_of(Config& config, std::int64_t usual_patch) {
+  const auto pixels = [&](const std::string& key, std::int64_t usual) {
+    const std::int64_t size = config.size_or(key, usual);
+    if (size > kMaxPixels)
+      config.fail(key, fmt::format("{} is out of range", size),
+                  fmt::format("write at most {}", kMaxPixels));
+    return size;
+  };
+  const std::int64_t image = pixels("image_size", 224);
+  const std::int64_t patch = pixels("patch_size", usual_patch);
+  if (patch > image)
+    config.fail("patch_size", fmt::format("a patch of {} exceeds the image of {}", patch, image),
+                "choose a patch_size of at most image_size");
+  return {.side = image / patch, .inputs = patch * patch * pixels("num_channels", 3)};
+}
+
+LayerShape classifier(std::int64_t tokens, std::int64_t hidden, std::int64_t labels) {
+  return {.kind = LayerKind::head,
+          .tokens = tokens,
+          .hidden = hidden,
+          .vocab = labels,
+          .final_norm = true,
+          .head_bias = true,
+          .pooled = true};
+}
+
+// "relu", "gelu", "gated-gelu" or "gated-silu".
+Activation t5_activation(Config& config) {
+  const std::string text = config.string_or("feed_forward_proj", "relu");
+  if (text == "gated-gelu") return Activation::geglu;
+  if (text == "gated-silu") return Activation::swiglu;
+  return config.plain_activation("feed_forward_proj", "relu");
+}
+
+// One Swin stage: its blocks at one resolution and width.
+struct Stage {
+  std::int64_t side = 0, hidden = 0, heads = 0, window = 0;
+};
+
+LayerShape swin_block(Config& config, const Stage& stage) {
+  const auto ffn = static_cast<std::int64_t>(
+      std::floor(config.number_or("mlp_ratio", 4.0) * static_cast<double>(stage.hidden)));
+  LayerShape block = encoder_block(stage.hidden, stage.heads, ffn);
+  block.attention = AttentionKind::window;
+  block.tokens = stage.side * stage.side;
+  const std::int64_t side = std::min(stage.window, stage.side);
+  block.window = side * side;
+  // One entry for each offset between two tokens of a window, in both directions.
+  block.position_bias = (2 * stage.window - 1) * (2 * stage.window - 1);
+  block.qkv_bias = config.flag_or("qkv_bias", true);
+  block.activation = config.plain_activation("hidden_act", "gelu");
+  return block;
+}
+
+}  // namespace
+
+// The masked-language-model head: transform (dense, activation, norm), tied decoder and its bias.
+Model bert(Config& config) {
+  const std::int64_t hidden = config.size("hidden_size");
+  config.head_dim(hidden, "num_attention_heads");
+  const std::string positions = config.string_or("position_embedding_type", "absolute");
+  if (positions != "absolute")
+    config.fail("position_embedding_type", fmt::format("'{}' positions are not known", positions),
+                "plan a BERT with absolute positions");
+  LayerShape block =
+      encoder_block(hidden, config.size("num_attention_heads"), config.size("intermediate_size"));
+  const std::int64_t reach = config.size("max_position_embeddings");
+  block.tokens = config.sequence(std::min<std::int64_t>(reach, 512));
+  block.activation = config.plain_activation("hidden_act", "gelu");
+  const std::int64_t vocab = config.size("vocab_size");
+  const LayerShape embedding = {.kind = LayerKind::embedding,
+                                .tokens = block.tokens,
+                                .hidden = hidden,
+                                .vocab = vocab,
+                                .positions = reach,
+                                .token_types = config.count_or("type_vocab_size", 2),
+                                .embedding_norm = true};
+  const LayerShape head = {.kind = LayerKind::head,
+                           .tokens = block.tokens,
+                           .hidden = hidden,
+                           .activation = block.activation,
+                           .vocab = vocab,
+                           .head_dense = hidden,
+                           .head_bias = true,
+                           .tied = config.flag_or("tie_word_embeddings", true)};
+  return assemble({{.type = {"embedding", embedding}},
+                   {.type = {"encoder", block}, .count = config.layers("num_hidden_layers")},
+                   {.type = {"head", head}}});
+}
+
+Model t5(Config& config) {
+  const std::int64_t heads = config.size("num_heads");
+  LayerShape encoder = {.tokens = config.sequence(512),
+                        .hidden = config.size("d_model"),
+                        .attention = AttentionKind::bidirectional,
+                        .heads = heads,
+                        .kv_heads = heads,
+                        .head_dim = config.size("d_kv"),  // heads × d_kv need not be d_model
+                        .ffn = config.size("d_ff"),
+                        .activation = t5_activation(config),
+                        .norm = NormKind::rms_norm};
+  LayerShape decoder = encoder;
+  decoder.attention = AttentionKind::causal;
+  decoder.tokens = config.size_or("braid_decoder_sequence", encoder.tokens);
+  decoder.cross_tokens = encoder.tokens;
+  const std::int64_t vocab = config.size("vocab_size");
+  const LayerShape embedding = {
+      .kind = LayerKind::embedding,
+      .tokens = encoder.tokens,
+      .hidden = encoder.hidden,
+      .heads = heads,
+      // One table for all blocks of a stack, so two in all.
+      .position_bias = 2 * config.size_or("relative_attention_num_buckets", 32),
+      .norm = NormKind::rms_norm,
+      .vocab = vocab,
+      .final_norm = true};
+  const LayerShape head = {.kind = LayerKind::head,
+                           .tokens = decoder.tokens,
+                           .hidden = encoder.hidden,
+                           .norm = NormKind::rms_norm,
+                           .vocab = vocab,
+                           .final_norm = true,
+                           .tied = config.flag_or("tie_word_embeddings", true)};
+  const int layers = config.layers("num_layers");
+  return assemble(
+      {{.type = {"embedding", embedding}},
+       {.type = {"encoder", encoder}, .count = layers},
+       {.type = {"decoder", decoder}, .count = config.layers_or("num_decoder_layers", layers)},
+       {.type = {"head", head}}});
+}
+
+Model vit(Config& config) {
+  const std::int64_t hidden = config.size("hidden_size");
+  config.head_dim(hidden, "num_attention_heads");
+  const Patches patches = patches_of(config, 16);
+  LayerShape block =
+      encoder_block(hidden, config.size("num_attention_heads"), config.size("intermediate_size"));
+  block.tokens = patches.side * patches.side + 1;
+  block.qkv_bias = config.flag_or("qkv_bias", true);
+  block.activation = config.plain_activation("hidden_act", "gelu");
+  const LayerShape embedding = {.kind = LayerKind::embedding,
+                                .tokens = block.tokens,
+                                .hidden = hidden,
+                                .positions = block.tokens,
+                                .patch_inputs = patches.inputs,
+                                .class_token = true};
+  return assemble({{.type = {"embedding", embedding}},
+                   {.type = {"encoder", block}, .count = config.layers("num_hidden_layers")},
+                   {.type = {"head", classifier(block.tokens, hidden, config.labels())}}});
+}
+
+Model swin(Config& config) {
+  const std::vector<std::int64_t> depths = config.sizes("depths");
+  const std::vector<std::int64_t> heads = config.sizes("num_heads");
+  if (heads.size() != depths.size() || depths.size() > kMaxStages)
+    config.fail("num_heads",
+                fmt::format("{} head counts for {} stages", heads.size(), depths.size()),
+                fmt::format("give one for each entry of depths, at most {}", kMaxStages));
+  const Patches patches = patches_of(config, 4);
+  Stage stage = {.side = patches.side,
+                 .hidden = config.size("embed_dim"),
+                 .window = config.size_or("window_size", 7)};
+  const std::int64_t tokens = stage.side * stage.side;
+  LayerShape embedding = {.kind = LayerKind::embedding,
+                          .tokens = tokens,
+                          .hidden = stage.hidden,
+                          .patch_inputs = patches.inputs,
+                          .embedding_norm = true};
+  if (config.flag_or("use_absolute_embeddings", false)) embedding.positions = tokens;
+  std::vector<Run> runs = {{.type = {"embedding", embedding}}};
+  for (std::size_t i = 0; i < depths.size(); ++i) {
+    stage.heads = heads[i];
+    if (stage.hidden % stage.heads != 0)
+      config.fail(
+          fmt::format("num_heads[{}]", i),
+          fmt::format("{} heads do not divide the stage's width {}", stage.heads, stage.hidden),
+          fmt::format("choose a divisor of {}", stage.hidden));
+    runs.push_back({.type = {fmt::format("stage{}", i + 1), swin_block(config, stage)},
+                    .count = static_cast<int>(depths[i])});
+    if (i + 1 == depths.size()) break;
+    if (stage.side % 2 != 0)
+      config.fail("image_size",
+                  fmt::format("{} patches a side cannot be merged in pairs", stage.side),
+                  "choose image_size and patch_size so that every stage but the last is even");
+    runs.push_back({.type = {fmt::format("merge{}", i + 1),
+                             {.kind = LayerKind::merge,
+                              .tokens = stage.side * stage.side,
+                              .hidden = stage.hidden,
+                              .merge_outputs = 2 * stage.hidden}}});
+    stage.side /= 2;
+    stage.hidden *= 2;
+  }
+  runs.push_back(
+      {.type = {"head", classifier(stage.side * stage.side, stage.hidden, config.labels())}});
+  return assemble(runs);
+}
+
+}  // namespace braid::huggingface

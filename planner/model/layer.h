@@ -1,0 +1,131 @@
+#pragma once
+// One kind of layer, as shapes. Everything a planner must know of it is arithmetic on these
+// numbers.
+
+#include <cstdint>
+#include <string>
+
+#include "planner/core/units.h"
+
+namespace braid {
+
+enum class LayerKind {
+  embedding,  // token (or patch) embedding with its positions
+  block,      // attention and feed-forward with their norms
+  merge,      // Swin's patch merging between two resolutions
+  head,       // final norm, output projection and loss
+};
+
+enum class AttentionKind { none, causal, bidirectional, window };
+enum class NormKind { layer_norm, rms_norm };
+enum class Activation { gelu, relu, swiglu, geglu };  // the gated ones have a third matrix
+
+constexpr bool is_gated(Activation activation) {
+  return activation == Activation::swiglu || activation == Activation::geglu;
+}
+
+struct LayerShape {
+  LayerKind kind = LayerKind::block;
+
+  // Tokens of one sample that pass through, and their width.
+  std::int64_t tokens = 0;
+  std::int64_t hidden = 0;
+
+  // Attention.
+  AttentionKind attention = AttentionKind::none;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;         // tokens a query can see where that is less than all (0: all)
+  std::int64_t cross_tokens = 0;   // cross-attention to an encoder's tokens (0: none)
+  std::int64_t position_bias = 0;  // entries of a learned relative-position table, per head; where
+                                   // all blocks share one (T5), the embedding holds it
+  bool rotary = false;             // rotary position embedding on q and k
+
+  // Feed-forward; experts > 0 makes it a mixture with `experts_per_token` of them active.
+  std::int64_t ffn = 0;
+  Activation activation = Activation::gelu;
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t shared_ffn = 0;  // width of an always-active expert (0: none)
+
+  // What carries a bias, and which norms stand in the block.
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool ffn_bias = false;
+  bool qk_norm = false;  // an RMSNorm over each head of q and k (Qwen3)
+  NormKind norm = NormKind::layer_norm;
+
+  // Embedding and head.
+  std::int64_t vocab = 0;            // rows of the table, or classes of a classifier
+  std::int64_t positions = 0;        // rows of a learned position table (0: none)
+  std::int64_t position_offset = 0;  // rows of it before the first token's (OPT: 2)
+  std::int64_t token_types = 0;      // rows of a segment table (BERT)
+  std::int64_t patch_inputs = 0;     // values of one image patch (ViT, Swin; 0: tokens are ids)
+  std::int64_t head_dense = 0;       // width of a dense layer before the output projection (BERT)
+  bool class_token = false;          // one learned token ahead of the patches (ViT)
+  bool embedding_norm = false;
+  bool final_norm = false;  // head: norm before the projection; embedding of an
+                            // encoder-decoder: the norm over the encoder's output (T5)
+  bool head_bias = false;
+  bool tied = false;    // head: the output matrix is the embedding's
+  bool pooled = false;  // head: one prediction per sample, not per token
+
+  std::int64_t merge_outputs = 0;  // merge: width after the merge (4h in, this out)
+
+  bool operator==(const LayerShape&) const = default;
+};
+
+enum class Recompute { none, selective, full };
+enum class Precision { fp32, bf16 };
+
+constexpr std::int64_t bytes_of(Precision precision) {
+  return precision == Precision::fp32 ? 4 : 2;
+}
+
+// How many ways a layer's tensors are cut. Degrees of 1 give the whole layer.
+struct Split {
+  std::int64_t tensor = 1;    // heads, feed-forward columns and vocabulary rows
+  std::int64_t sequence = 1;  // tokens (context parallelism, sequence parallelism)
+  std::int64_t experts = 1;
+};
+
+std::int64_t parameters(const LayerShape& layer);
+// Parameters that one device of a tensor-parallel group holds (norms are replicated).
+std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
+                                 std::int64_t experts);
+// Of those, the ones that belong to experts (their gradients are reduced over another group).
+std::int64_t expert_parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
+                                        std::int64_t experts);
+
+// FLOPs of one sample. Multiplications and additions count one each; causal attention counts the
+// half of the score matrix that is used.
+struct LayerFlops {
+  Flops matmul;     // linear layers
+  Flops attention;  // scores and weighted sums
+  Flops total() const { return matmul + attention; }
+};
+LayerFlops forward_flops(const LayerShape& layer);
+// What selective or full recomputation repeats during backward.
+LayerFlops recompute_flops(const LayerShape& layer, Recompute recompute);
+
+// Bytes that memory-bound operators (norms, activations, residual adds) move in a forward pass of
+// one sample.
+Bytes forward_traffic(const LayerShape& layer, Precision precision);
+
+// Bytes one sample keeps from forward to backward, over all devices that share it (they cut it
+// evenly by tensor × sequence). Byte for byte what the runtime's operators save.
+Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision);
+// Short-lived bytes of one sample at the layer's worst moment, on top of what is saved: the
+// re-materialised activations under recomputation, the logits of a head.
+Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);
+
+// The activation one sample hands to the next layer (with the encoder's output where
+// cross-attention further down needs it).
+Bytes boundary_bytes(const LayerShape& layer, Precision precision);
+
+std::string name_of(LayerKind kind);
+std::string name_of(Recompute recompute);
+std::string name_of(Precision precision);
+
+}  // namespace braid

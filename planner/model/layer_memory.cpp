@@ -1,0 +1,230 @@
+// Bytes of one layer: what it keeps for backward, what lives briefly, what it moves and hands on.
+
+#include <algorithm>
+
+#include "planner/core/error.h"
+#include "planner/model/layer.h"
+
+namespace braid {
+
+namespace {
+
+constexpr std::int64_t kFp32 = 4;
+constexpr std::int64_t kTokenId = 8;  // int64
+
+// One token's statistics that a norm keeps, in fp32: 1/rms, or mean and 1/sigma.
+std::int64_t statistics(NormKind norm) { return norm == NormKind::rms_norm ? kFp32 : 2 * kFp32; }
+
+std::int64_t pre_activations(const LayerShape& layer) { return is_gated(layer.activation) ? 2 : 1; }
+
+// Rows of the feed-forward input that one token becomes.
+std::int64_t copies(const LayerShape& layer) {
+  return layer.experts > 0 ? layer.experts_per_token : 1;
+}
+
+// Feed-forward columns that one token passes through.
+std::int64_t active_ffn(const LayerShape& layer) {
+  return copies(layer) * layer.ffn + layer.shared_ffn;
+}
+
+// What a block keeps for backward. A post-norm block (BERT) keeps the same four h-wide tensors as a
+// pre-norm one: its two sums stand in for the pre-norm block's residuals.
+struct BlockBytes {
+  std::int64_t input = 0;  // x: all that full recomputation keeps
+  std::int64_t cheap = 0;  // attention output, log-sum-exp and activation: selective drops these
+  std::int64_t remaining = 0;
+
+  std::int64_t total() const { return input + cheap + remaining; }
+};
+
+BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes) {
+  const std::int64_t tokens = layer.tokens;
+  const std::int64_t h = layer.hidden;
+  const std::int64_t q = layer.heads * layer.head_dim;
+  const std::int64_t kv = layer.kv_heads * layer.head_dim;
+  const std::int64_t norm = h * bytes + statistics(layer.norm);   // its output and statistics
+  const std::int64_t attended = q * bytes + layer.heads * kFp32;  // output and log-sum-exp
+  BlockBytes kept;
+  kept.input = tokens * h * bytes;
+  int sublayers = 0;
+  if (layer.attention != AttentionKind::none) {
+    ++sublayers;
+    kept.remaining += tokens * (norm + (q + 2 * kv) * bytes);
+    kept.cheap += tokens * attended;
+    if (layer.qk_norm)  // q and k ahead of their norm, and a 1/rms for each head
+      kept.remaining += tokens * ((q + kv) * bytes + (layer.heads + layer.kv_heads) * kFp32);
+  }
+  if (layer.cross_tokens > 0) {
+    ++sublayers;
+    kept.remaining += tokens * (norm + q * bytes) + layer.cross_tokens * 2 * kv * bytes;
+    kept.cheap += tokens * attended;
+  }
+  if (layer.ffn > 0) {
+    ++sublayers;
+    kept.remaining += tokens * (norm + pre_activations(layer) * active_ffn(layer) * bytes);
+    kept.cheap += tokens * active_ffn(layer) * bytes;
+    // A mixture keeps its permuted inputs, its experts' outputs and the router's probabilities.
+    if (layer.experts > 0)
+      kept.remaining += tokens * (2 * copies(layer) * h * bytes + layer.experts * kFp32);
+  }
+  // Between two sub-layers lies a residual; x is the first one's, the output the next block's x.
+  kept.remaining += tokens * std::max(0, sublayers - 1) * h * bytes;
+  return kept;
+}
+
+// Gradients that live together: of the pre-activations and the activation, or of q, k, v and the
+// attention output.
+std::int64_t gradient_pair(const LayerShape& layer, std::int64_t bytes) {
+  const std::int64_t ffn = (pre_activations(layer) + 1) * active_ffn(layer);
+  const std::int64_t attention = (2 * layer.heads + 2 * layer.kv_heads) * layer.head_dim;
+  return layer.tokens * std::max(ffn, attention) * bytes;
+}
+
+std::int64_t predictions(const LayerShape& layer) { return layer.pooled ? 1 : layer.tokens; }
+
+std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes) {
+  const std::int64_t norm = layer.hidden * bytes + statistics(layer.norm);
+  std::int64_t per_token = kTokenId;
+  if (layer.patch_inputs > 0) per_token = layer.patch_inputs * bytes;
+  const std::int64_t inputs = layer.tokens - (layer.class_token ? 1 : 0);
+  std::int64_t total = inputs * per_token;
+  if (layer.embedding_norm) total += layer.tokens * norm;  // its input and statistics
+  if (layer.final_norm) total += layer.tokens * norm;
+  return total;
+}
+
+std::int64_t head_saved(const LayerShape& layer, std::int64_t bytes) {
+  const std::int64_t x = layer.hidden * bytes;
+  std::int64_t total = layer.tokens * x;
+  if (layer.final_norm) total += layer.tokens * (x + statistics(layer.norm));
+  if (layer.pooled) total += x;  // the pooled input of the classifier
+  // Dense output, activation and norm output of BERT's transform.
+  if (layer.head_dense > 0)
+    total += predictions(layer) * (3 * layer.head_dense * bytes + statistics(layer.norm));
+  return total;
+}
+
+// Elements read and written: a norm 2h, a residual add 3h (two reads, one write), rotary and head
+// norms twice q and k, an activation its pre-activations and its output.
+std::int64_t block_traffic(const LayerShape& layer, std::int64_t bytes) {
+  constexpr std::int64_t kNormAndResidual = 2 + 3;
+  const std::int64_t qk = (layer.heads + layer.kv_heads) * layer.head_dim;
+  std::int64_t elements = 0;
+  if (layer.attention != AttentionKind::none) {
+    elements += kNormAndResidual * layer.hidden;
+    if (layer.rotary) elements += 2 * qk;
+    if (layer.qk_norm) elements += 2 * qk;
+  }
+  if (layer.cross_tokens > 0) elements += kNormAndResidual * layer.hidden;
+  if (layer.ffn > 0) {
+    elements += kNormAndResidual * layer.hidden;
+    elements += (pre_activations(layer) + 1) * active_ffn(layer);
+  }
+  std::int64_t router = 0;
+  if (layer.experts > 0) {
+    elements += 2 * (1 + copies(layer)) * layer.hidden;  // permute there and back
+    router = 2 * layer.experts * kFp32;                  // softmax
+  }
+  return layer.tokens * (elements * bytes + router);
+}
+
+// Every table gives one read, the sum one write.
+std::int64_t embedding_traffic(const LayerShape& layer, std::int64_t bytes) {
+  std::int64_t rows = 2;
+  if (layer.positions > 0) ++rows;
+  if (layer.token_types > 0) ++rows;
+  if (layer.embedding_norm) rows += 2;
+  if (layer.final_norm) rows += 2;
+  return layer.tokens * rows * layer.hidden * bytes;
+}
+
+std::int64_t logits_bytes(const LayerShape& layer, std::int64_t bytes) {
+  return predictions(layer) * layer.vocab * (bytes + kFp32);
+}
+
+std::int64_t head_traffic(const LayerShape& layer, std::int64_t bytes) {
+  std::int64_t total = logits_bytes(layer, bytes);  // logits read, fp32 softmax written
+  if (layer.final_norm) total += layer.tokens * 2 * layer.hidden * bytes;
+  if (layer.pooled) total += (layer.tokens + 1) * layer.hidden * bytes;
+  if (layer.head_dense > 0) total += predictions(layer) * (2 + 2) * layer.head_dense * bytes;
+  return total;
+}
+
+}  // namespace
+
+Bytes forward_traffic(const LayerShape& layer, Precision precision) {
+  const std::int64_t bytes = bytes_of(precision);
+  switch (layer.kind) {
+    case LayerKind::embedding:
+      return Bytes(embedding_traffic(layer, bytes));
+    case LayerKind::block:
+      return Bytes(block_traffic(layer, bytes));
+    case LayerKind::merge:  // gather four neighbours, then the norm: each reads and writes all
+      return Bytes(4 * layer.tokens * layer.hidden * bytes);
+    case LayerKind::head:
+      return Bytes(head_traffic(layer, bytes));
+  }
+  internal_failure("unknown layer kind", std::source_location::current());
+}
+
+Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision) {
+  const std::int64_t bytes = bytes_of(precision);
+  switch (layer.kind) {
+    case LayerKind::embedding:
+      return Bytes(embedding_saved(layer, bytes));
+    case LayerKind::head:
+      return Bytes(head_saved(layer, bytes));
+    case LayerKind::merge: {
+      const std::int64_t input = layer.tokens * layer.hidden * bytes;
+      if (recompute == Recompute::full) return Bytes(input);
+      return Bytes(2 * input + layer.tokens / 4 * statistics(layer.norm));
+    }
+    case LayerKind::block:
+      break;
+  }
+  const BlockBytes kept = block_bytes(layer, bytes);
+  switch (recompute) {
+    case Recompute::none:
+      return Bytes(kept.total());
+    case Recompute::selective:
+      return Bytes(kept.input + kept.remaining);
+    case Recompute::full:
+      return Bytes(kept.input);
+  }
+  internal_failure("unknown recomputation", std::source_location::current());
+}
+
+Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision) {
+  const std::int64_t bytes = bytes_of(precision);
+  const std::int64_t width = layer.tokens * layer.hidden * bytes;
+  const Bytes rematerialised =
+      saved_bytes(layer, Recompute::none, precision) - saved_bytes(layer, recompute, precision);
+  switch (layer.kind) {
+    case LayerKind::embedding:  // the gradient of a norm's input; table gradients are not transient
+      return Bytes(layer.embedding_norm || layer.final_norm ? width : 0);
+    case LayerKind::block:
+      return recompute == Recompute::none ? Bytes(gradient_pair(layer, bytes)) : rematerialised;
+    case LayerKind::merge:  // gradients of the norm's input and output
+      return recompute == Recompute::full ? rematerialised : Bytes(2 * width);
+    case LayerKind::head:  // logits in the compute precision, and their fp32 softmax or gradient
+      return Bytes(logits_bytes(layer, bytes));
+  }
+  internal_failure("unknown layer kind", std::source_location::current());
+}
+
+Bytes boundary_bytes(const LayerShape& layer, Precision precision) {
+  const std::int64_t bytes = bytes_of(precision);
+  switch (layer.kind) {
+    case LayerKind::embedding:
+      return Bytes(layer.tokens * layer.hidden * bytes);
+    case LayerKind::block:  // a decoder also passes on what its successors attend to
+      return Bytes((layer.tokens + layer.cross_tokens) * layer.hidden * bytes);
+    case LayerKind::merge:
+      return Bytes(layer.tokens / 4 * layer.merge_outputs * bytes);
+    case LayerKind::head:
+      return Bytes(0);  // the loss stays where it is
+  }
+  internal_failure("unknown layer kind", std::source_location::current());
+}
+
+}  // namespace braid

@@ -1,0 +1,72 @@
+#pragma once
+// The exact layer search: one strategy for each layer of a stage, by dynamic programming that keeps
+// Pareto frontiers of time and memory. docs/design/0002 has the argument why nothing is lost.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace braid {
+
+// One strategy for one layer type on one stage, reduced to what the search compares.
+struct LayerOption {
+  double ramp = 0;             // seconds, as cost/pipeline's StageWeights make them
+  double load = 0;
+  std::int64_t memory = 0;     // bytes that add up over the layers of a stage
+  std::int64_t workspace = 0;  // bytes of which a stage needs the largest
+  int layout = 0;              // how activations lie; index into Transitions
+  int strategy = 0;            // the caller's name for it
+};
+
+struct LayerMenu {
+  std::vector<LayerOption> options;
+};
+
+// What a change of layout between neighbouring layers adds. Redistribution may go through a third
+// layout, so the constructor closes the table under such detours; dominance relies on it.
+class Transitions {
+ public:
+  explicit Transitions(int layouts = 1);
+  void set(int from, int to, double ramp, double load);
+  void close();
+
+  int layouts() const { return layouts_; }
+  double ramp(int from, int to) const { return ramp_[index(from, to)]; }
+  double load(int from, int to) const { return load_[index(from, to)]; }
+
+ private:
+  std::size_t index(int from, int to) const {
+    return static_cast<std::size_t>(from) * static_cast<std::size_t>(layouts_) +
+           static_cast<std::size_t>(to);
+  }
+  int layouts_;
+  std::vector<double> ramp_, load_;
+};
+
+struct SegmentProblem {
+  std::span<const LayerMenu* const> layers;  // in order; equal layers share a menu
+  const Transitions* transitions = nullptr;
+  std::int64_t budget = 0;                   // for memory + workspace
+  double load_limit = 0;                     // points with a load at or above it are of no use
+};
+
+struct SegmentPoint {
+  double ramp = 0;
+  double load = 0;
+  std::int64_t memory = 0;     // without workspace
+  std::int64_t workspace = 0;
+  std::vector<int> choice;     // an index into each layer's menu
+};
+
+// Every Pareto point of (ramp, load) that fits the budget and stays below the limit, least load first;
+// empty where there is none.
+std::vector<SegmentPoint> search_segment(const SegmentProblem& problem);
+
+// A lower bound of any fitting segment's load (infinity where none fits): the Lagrangian dual of the
+// memory constraint, tight to about one layer's difference between two options.
+double segment_load_bound(const SegmentProblem& problem);
+
+// Drops options that another of the same layout beats or equals in everything.
+void drop_dominated(LayerMenu& menu);
+
+}  // namespace braid

@@ -1,0 +1,281 @@
+#include "planner/search/stage_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+namespace braid {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Least {
+  double ramp = kInfinity, load = kInfinity;
+
+  void include(const LayerMenu& menu) {
+    for (const LayerOption& o : menu.options) {
+      ramp = std::min(ramp, o.ramp);
+      load = std::min(load, o.load);
+    }
+  }
+};
+
+// Least ramps and loads of everything, whatever its stage.
+class Bounds {
+ public:
+  explicit Bounds(const PipelineProblem& problem) {
+    std::vector<Least> types(problem.stages.front().blocks.size());
+    for (const StageMenus& stage : problem.stages)
+      for (std::size_t t = 0; t < types.size(); ++t) types[t].include(stage.blocks[t]);
+    for (const int type : problem.blocks) {
+      const Least& block = types[static_cast<std::size_t>(type)];
+      ramps_.push_back(ramps_.back() + block.ramp);
+      loads_.push_back(loads_.back() + block.load);
+    }
+    for (const LayerMenu& menu : problem.stages.front().before) before_ += outside(menu).ramp;
+    for (const LayerMenu& menu : problem.stages.back().after) {
+      after_ += outside(menu).ramp;
+      after_load_ += outside(menu).load;
+    }
+  }
+
+  // Of the blocks in [begin, end), with embedding and head where the range touches them.
+  double ramp(int begin, int end) const {
+    return at(ramps_, end) - at(ramps_, begin) + (begin == 0 ? before_ : 0) +
+           (end == size() ? after_ : 0);
+  }
+  double load(int begin, int end) const {
+    return at(loads_, end) - at(loads_, begin) + (end == size() ? after_load_ : 0);
+  }
+  int size() const { return static_cast<int>(ramps_.size()) - 1; }
+
+ private:
+  static Least outside(const LayerMenu& menu) {
+    Least least;
+    least.include(menu);
+    return least;
+  }
+  static double at(const std::vector<double>& v, int i) { return v[static_cast<std::size_t>(i)]; }
+
+  std::vector<double> ramps_{0.0}, loads_{0.0};
+  double before_ = 0, after_ = 0, after_load_ = 0;
+};
+
+class Solver {
+ public:
+  Solver(const PipelineProblem& problem, double limit, const std::vector<int>* cuts)
+      : problem_(problem),
+        bounds_(problem),
+        stages_(static_cast<int>(problem.stages.size())),
+        blocks_(static_cast<int>(problem.blocks.size())),
+        limit_(limit),
+        cuts_(cuts),
+        states_(problem.stages.size() + 1) {}
+
+  std::optional<PipelineSolution> run() {
+    if (hopeless({}, 0, 0) || !enough_room()) return std::nullopt;
+    states_[0][0] = {State{}};
+    for (int stage = 0; stage < stages_; ++stage) advance(stage);
+    const State* best = nullptr;
+    for (const State& state : states_.back()[blocks_])
+      if (best == nullptr || time(state) < time(*best)) best = &state;
+    if (best == nullptr || time(*best) >= limit_) return std::nullopt;
+    return trace_back(*best);
+  }
+
+ private:
+  struct State {
+    PathState path;
+    int previous = -1;  // the state before this stage
+    int begin = 0;      // the stage's first block
+    int point = -1;     // which of its segment's points
+  };
+  using Frontier = std::vector<State>;
+  using Key = std::tuple<int, int, int>;
+
+  double time(const State& state) const { return state.path.time(problem_.ramp_after); }
+
+  // Segments of one block type are alike wherever they begin.
+  Key key(int stage, int begin, int count) const {
+    const auto first = problem_.blocks.begin() + begin;
+    const bool alike = std::all_of(first, first + count, [&](int type) { return type == *first; });
+    return {stage, alike ? -1 - *first : begin, count};
+  }
+
+  SegmentProblem segment(int stage, const std::vector<const LayerMenu*>& layers, double limit) const {
+    const StageMenus& menus = problem_.stages[static_cast<std::size_t>(stage)];
+    return {layers, &menus.transitions, menus.budget, limit};
+  }
+
+  // What a stage's load may reach when all others ramp as cheaply as they can.
+  double load_limit(int begin, int count) const {
+    if (!problem_.ramp_after) return limit_;
+    return limit_ - (bounds_.ramp(0, blocks_) - bounds_.ramp(begin, begin + count));
+  }
+
+  bool could_fit(int stage, int begin, int count) const {
+    const auto layers = stage_layers(problem_, stage, begin, count);
+    return segment_load_bound(segment(stage, layers, kInfinity)) < load_limit(begin, count);
+  }
+
+  // Could the stages together take all blocks? Asked of bounds alone, where blocks are alike.
+  bool enough_room() const {
+    const bool alike = std::ranges::all_of(problem_.blocks,
+                                           [&](int type) { return type == problem_.blocks.front(); });
+    if (!alike || stages_ == 1) return true;
+    int room = 0;
+    for (int stage = 0; stage < stages_; ++stage) {
+      const auto fits = [&](int count) {
+        const int begin = stage == 0 ? 0 : stage + 1 == stages_ ? blocks_ - count : 1;
+        return could_fit(stage, begin, count);
+      };
+      int low = 0;
+      int high = blocks_ - (stages_ - 1);
+      while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (fits(middle)) {
+          low = middle;
+        } else {
+          high = middle - 1;
+        }
+      }
+      if (low == 0) return false;
+      room += low;
+    }
+    return room >= blocks_;
+  }
+
+  const std::vector<SegmentPoint>& points(int stage, int begin, int count) {
+    const Key k = key(stage, begin, count);
+    const auto found = segments_.find(k);
+    if (found != segments_.end()) return found->second;
+    const auto layers = stage_layers(problem_, stage, begin, count);
+    auto solved = search_segment(segment(stage, layers, load_limit(begin, count)));
+    return segments_.emplace(k, std::move(solved)).first->second;
+  }
+
+  static void insert(Frontier& frontier, const State& state) {
+    for (const State& kept : frontier)
+      if (kept.path.sum <= state.path.sum && kept.path.worst <= state.path.worst) return;
+    frontier.push_back(state);
+  }
+
+  // Whatever the cuts behind block `end`, some stage must carry the mean of what is left.
+  bool hopeless(const PathState& path, int stages_done, int end) const {
+    const int behind = stages_ - stages_done;
+    const double ramp = behind > 0 ? bounds_.ramp(end, blocks_) : 0.0;
+    const double load = behind > 0 ? bounds_.load(end, blocks_) / behind : 0.0;
+    if (!problem_.ramp_after) return std::max(path.worst, path.sum + load) >= limit_;
+    const double excess = behind > 0 ? load - ramp / behind : 0.0;
+    return path.sum + ramp + std::max(path.worst, excess) >= limit_;
+  }
+
+  void advance(int stage) {
+    const int behind = stages_ - stage - 1;
+    auto& next = states_[static_cast<std::size_t>(stage) + 1];
+    for (const auto& [begin, frontier] : states_[static_cast<std::size_t>(stage)]) {
+      const int room = blocks_ - begin - behind * problem_.multiple;
+      int fewest = behind == 0 ? room : problem_.multiple;
+      int most = room;
+      if (cuts_ != nullptr) fewest = most = (*cuts_)[static_cast<std::size_t>(stage)];
+      for (int count = fewest; count <= most; count += problem_.multiple) {
+        const auto& found = points(stage, begin, count);
+        if (found.empty() && !could_fit(stage, begin, count)) break;  // nor would more blocks
+        for (std::size_t s = 0; s < frontier.size(); ++s)
+          for (std::size_t p = 0; p < found.size(); ++p) {
+            const PathState path =
+                extend(frontier[s].path, found[p].ramp, found[p].load, problem_.ramp_after);
+            if (hopeless(path, stage + 1, begin + count)) continue;
+            insert(next[begin + count], {path, static_cast<int>(s), begin, static_cast<int>(p)});
+          }
+      }
+    }
+  }
+
+  PipelineSolution trace_back(State state) {
+    PipelineSolution solution;
+    solution.time = time(state);
+    solution.blocks.resize(problem_.stages.size());
+    solution.stages.resize(problem_.stages.size());
+    int end = blocks_;
+    for (int stage = stages_; stage-- > 0;) {
+      const auto at = static_cast<std::size_t>(stage);
+      solution.blocks[at] = end - state.begin;
+      solution.stages[at] =
+          points(stage, state.begin, end - state.begin)[static_cast<std::size_t>(state.point)];
+      end = state.begin;
+      if (stage > 0) state = states_[at][end][static_cast<std::size_t>(state.previous)];
+    }
+    return solution;
+  }
+
+  const PipelineProblem& problem_;
+  Bounds bounds_;
+  int stages_, blocks_;
+  double limit_;
+  const std::vector<int>* cuts_;
+  std::map<Key, std::vector<SegmentPoint>> segments_;
+  std::vector<std::map<int, Frontier>> states_;  // by stages done, then by blocks done
+};
+
+}  // namespace
+
+PathState extend(const PathState& before, double ramp, double load, bool ramp_after) {
+  if (ramp_after) return {before.sum + ramp, std::max(before.worst, load - ramp)};
+  return {before.sum + ramp, std::max(before.worst, before.sum + load)};
+}
+
+std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit) {
+  std::optional<PipelineSolution> best;
+  if (problem.stages.size() > 1) {
+    // Even cuts are close in most problems: their time bounds the rest of the search.
+    const std::vector<int> even = even_cuts(problem);
+    if (even.empty()) return std::nullopt;
+    best = search_cuts(problem, even, limit);
+    if (best) limit = best->time;
+  }
+  if (auto better = Solver(problem, limit, nullptr).run()) best = std::move(better);
+  return best;
+}
+
+std::optional<PipelineSolution> search_cuts(const PipelineProblem& problem,
+                                            const std::vector<int>& cuts, double limit) {
+  return Solver(problem, limit, &cuts).run();
+}
+
+double pipeline_bound(const PipelineProblem& problem) {
+  const Bounds bounds(problem);
+  const auto stages = static_cast<double>(problem.stages.size());
+  const double ramp = bounds.ramp(0, bounds.size());
+  const double load = bounds.load(0, bounds.size()) / stages;
+  return problem.ramp_after ? ramp + std::max(0.0, load - ramp / stages) : load;
+}
+
+std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int stage, int begin,
+                                           int count) {
+  const StageMenus& menus = problem.stages[static_cast<std::size_t>(stage)];
+  std::vector<const LayerMenu*> layers;
+  layers.reserve(static_cast<std::size_t>(count) + 2);
+  for (const LayerMenu& menu : menus.before) layers.push_back(&menu);
+  for (int b = begin; b < begin + count; ++b) {
+    const int type = problem.blocks[static_cast<std::size_t>(b)];
+    layers.push_back(&menus.blocks[static_cast<std::size_t>(type)]);
+  }
+  for (const LayerMenu& menu : menus.after) layers.push_back(&menu);
+  return layers;
+}
+
+std::vector<int> even_cuts(const PipelineProblem& problem) {
+  const auto stages = static_cast<int>(problem.stages.size());
+  const int units = static_cast<int>(problem.blocks.size()) / problem.multiple;
+  if (units < stages || units * problem.multiple != static_cast<int>(problem.blocks.size())) return {};
+  std::vector<int> cuts(problem.stages.size(), units / stages * problem.multiple);
+  const int spare = units % stages;
+  const int first = (stages - spare) / 2;
+  for (int i = first; i < first + spare; ++i) cuts[static_cast<std::size_t>(i)] += problem.multiple;
+  return cuts;
+}
+
+}  // namespace braid

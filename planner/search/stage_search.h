@@ -1,0 +1,58 @@
+#pragma once
+// The exact stage partition: cuts and strategies together, over all cut points.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/search/layer_search.h"
+
+namespace braid {
+
+// What one stage could hold: a menu for each block type, and for what stands outside the blocks.
+struct StageMenus {
+  std::vector<LayerMenu> blocks;  // by block type
+  std::vector<LayerMenu> before;  // the embedding, on the first stage
+  std::vector<LayerMenu> after;   // the head, on the last stage
+  Transitions transitions;
+  std::int64_t budget = 0;
+};
+
+struct PipelineProblem {
+  std::vector<int> blocks;  // a type for each block, in order
+  std::vector<StageMenus> stages;
+  bool ramp_after = true;   // see cost/pipeline.h: do stages behind the bottleneck count?
+  int multiple = 1;         // blocks of a stage come in multiples of this (its chunks)
+};
+
+struct PipelineSolution {
+  double time = 0;                   // without transfers
+  std::vector<int> blocks;           // of each stage
+  std::vector<SegmentPoint> stages;  // choices in order: before, blocks, after
+};
+
+// Combines stages from the first on: the sum of ramps, and the worst path so far (counted beyond the
+// sum where ramps behind the bottleneck count too).
+struct PathState {
+  double sum = 0;
+  double worst = 0;
+  double time(bool ramp_after) const { return ramp_after ? sum + worst : worst; }
+};
+PathState extend(const PathState& before, double ramp, double load, bool ramp_after);
+
+// The fastest solution below `limit`; none where nothing fits below it.
+std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit);
+// The same for given cuts.
+std::optional<PipelineSolution> search_cuts(const PipelineProblem& problem,
+                                            const std::vector<int>& cuts, double limit);
+// A lower bound that needs no search: memory is ignored, and the bottleneck is the mean.
+double pipeline_bound(const PipelineProblem& problem);
+
+// The layers of a stage that holds `count` blocks from `begin` on.
+std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int stage, int begin,
+                                           int count);
+// As even as multiples allow, the remainder spread over the middle stages, which have neither embedding
+// nor head. Empty where there are too few blocks.
+std::vector<int> even_cuts(const PipelineProblem& problem);
+
+}  // namespace braid

@@ -1,0 +1,88 @@
+"""Checks that every include points upwards: check_layers.py ROOT.
+
+cli may include runtime and planner, runtime may include planner, and inside planner a folder may
+include itself and the folders before it in PLANNER_ORDER. The planner sees the standard library,
+fmt and JSON, nothing else. Prints a line for each offending include, and then exits with 1.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+PLANNER_ORDER = ["core", "model", "cluster", "strategy", "profile", "cost", "plan", "simulate",
+                 "search", "explain"]
+ROOMS = ["planner", "runtime", "cli"]  # each may include itself and those before it
+OUTSIDE = ["tests", "benchmarks"]  # may include every room; no room may include them
+JSON_SEAM = "planner/core/json.h"
+
+SUFFIXES = {".h", ".hpp", ".cpp", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<form>[<"](?P<target>[^>"]+)[>"])')
+
+
+def planner_fault(file, target):
+    """Why a file under planner/ must not include a header of the planner, or None."""
+    here, there = file.split("/")[1], target.split("/")[1]
+    for folder in (here, there):
+        if folder not in PLANNER_ORDER:
+            return (f"planner/{folder} has no place in the include order; give it one in "
+                    "tests/layering/check_layers.py")
+    if PLANNER_ORDER.index(there) > PLANNER_ORDER.index(here):
+        return f"{there} comes after {here} in the include order ({', '.join(PLANNER_ORDER)})"
+    return None
+
+
+def external_fault(file, target, quoted):
+    """Why a file must not include a header from outside the project, or None."""
+    if target.startswith("nlohmann/") and file != JSON_SEAM:
+        return f'JSON comes in through "{JSON_SEAM}" only'
+    if quoted:
+        return "write the path from the root of the repository, or use <> for a library's header"
+    in_planner = file.startswith("planner/")
+    standard = "/" not in target and "." not in target
+    if in_planner and not (standard or target.startswith(("fmt/", "nlohmann/"))):
+        return "the planner uses the standard library, fmt and JSON only"
+    return None
+
+
+def fault(file, target, quoted):
+    """Why `file` (relative to the root) must not include `target`, or None."""
+    room, target_room = file.split("/")[0], target.split("/")[0]
+    if "/" not in target or target_room not in ROOMS + OUTSIDE:
+        return external_fault(file, target, quoted)
+    if room in OUTSIDE:
+        return None
+    if target_room in OUTSIDE:
+        return f"{room} must not depend on {target_room}"
+    if ROOMS.index(target_room) > ROOMS.index(room):
+        return f"{room} must not know {target_room}: cli → runtime → planner, never back"
+    return planner_fault(file, target) if room == "planner" else None
+
+
+def check(root):
+    """All faults of a tree, as lines."""
+    faults = []
+    for room in ROOMS + OUTSIDE:
+        for path in sorted((root / room).rglob("*")):
+            if path.suffix not in SUFFIXES:
+                continue
+            file = path.relative_to(root).as_posix()
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+                match = INCLUDE.match(line)
+                if not match:
+                    continue
+                reason = fault(file, match["target"], quoted=match["form"].startswith('"'))
+                if reason:
+                    faults.append(f"{file}:{number}: #include {match['form']}: {reason}")
+    return faults
+
+
+def main():
+    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "planner").is_dir():
+        sys.exit("usage: check_layers.py ROOT, where ROOT holds planner/")
+    faults = check(Path(sys.argv[1]))
+    print("\n".join(faults) if faults else "every include points upwards")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+// Braid's own model file: what it says, that it survives a round trip, and what it refuses.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "planner/core/error.h"
+#include "planner/model/fields.h"
+#include "planner/model/model.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kTiny = R"({
+  "format": "braid.model",
+  "version": 1,
+  "name": "tiny",
+  "sequence": 16,
+  "types": [
+    {
+      "name": "embedding",
+      "kind": "embedding",
+      "norm": "rms_norm",
+      "tokens": 16,
+      "hidden": 8,
+      "vocab": 10
+    },
+    {
+      "name": "decoder",
+      "kind": "block",
+      "attention": "causal",
+      "activation": "swiglu",
+      "norm": "rms_norm",
+      "tokens": 16,
+      "hidden": 8,
+      "heads": 4,
+      "kv_heads": 2,
+      "head_dim": 2,
+      "ffn": 16,
+      "rotary": true
+    },
+    {
+      "name": "head",
+      "kind": "head",
+      "norm": "rms_norm",
+      "tokens": 16,
+      "hidden": 8,
+      "vocab": 10,
+      "final_norm": true
+    }
+  ],
+  "layers": [
+    {
+      "type": "embedding",
+      "count": 1
+    },
+    {
+      "type": "decoder",
+      "count": 3
+    },
+    {
+      "type": "head",
+      "count": 1
+    }
+  ]
+})";
+
+std::filesystem::path source_dir() { return BRAID_SOURCE_DIR; }
+
+TEST(BraidModel, ReadsShapesAndRuns) {
+  const Model model = model_from_json(parse_json(kTiny, "tiny.json"), "tiny.json");
+  EXPECT_EQ(model.name, "tiny");
+  EXPECT_EQ(model.family, "braid");
+  EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 1, 1, 2}));
+  EXPECT_EQ(parameters(model), 80 + 3 * 592 + 88);
+}
+
+TEST(BraidModel, RoundTripsByteForByte) {
+  const Model model = model_from_json(parse_json(kTiny, "tiny.json"), "tiny.json");
+  EXPECT_EQ(to_json(model).dump(2), kTiny);
+}
+
+TEST(BraidModel, HoldsEveryShippedModel) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(source_dir() / "configs" / "models")) {
+    const Model model = read_model(entry.path());
+    const std::string written = to_json(model).dump(2);
+    const Model again = model_from_json(parse_json(written, "again"), "again");
+    EXPECT_EQ(to_json(again).dump(2), written) << model.name;
+    EXPECT_EQ(again.layers, model.layers) << model.name;
+    EXPECT_EQ(again.family, model.family) << model.name;
+    for (std::size_t i = 0; i < model.types.size(); ++i)
+      EXPECT_EQ(again.types[i].shape, model.types[i].shape) << model.name;
+  }
+}
+
+// Members of an aggregate, counted by how many initializers it takes.
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+
+template <class Aggregate, class... Members>
+consteval std::size_t num_members() {
+  if constexpr (requires { Aggregate{Members{}..., Anything{}}; })
+    return num_members<Aggregate, Members..., Anything>();
+  else
+    return sizeof...(Members);
+}
+
+// A field that the file format forgot would be lost in a round trip.
+TEST(BraidModel, KnowsEveryFieldOfAShape) {
+  constexpr std::size_t kEnumerations = 4;  // kind, attention, activation, norm
+  EXPECT_EQ(kSizeFields.size() + kFlagFields.size() + kEnumerations, num_members<LayerShape>());
+}
+
+TEST(BraidModel, TakesAnotherSequence) {
+  const Model model = model_from_json(parse_json(kTiny, "tiny.json"), "tiny.json", 32);
+  EXPECT_EQ(model.sequence, 32);
+  for (int i = 0; i < model.num_layers(); ++i) EXPECT_EQ(model.type_of(i).shape.tokens, 32);
+}
+
+TEST(BraidModel, SchemaNamesTheSameFields) {
+  const Json schema = read_json(source_dir() / "schemas" / "model.schema.json");
+  std::set<std::string> described;
+  for (const auto& [key, value] : schema["$defs"]["type"]["properties"].items())
+    described.insert(key);
+  std::set<std::string> known = {"name", "kind", "attention", "activation", "norm"};
+  for (const SizeField& field : kSizeFields) {
+    known.insert(field.name);
+    EXPECT_EQ(schema["$defs"]["type"]["properties"][field.name]["maximum"], field.limit)
+        << field.name;
+  }
+  for (const FlagField& field : kFlagFields) known.insert(field.name);
+  EXPECT_EQ(described, known);
+}
+
+struct MistakeCase {
+  const char* fact;
+  const char* patch;  // JSON Patch on the tiny model
+  const char* what;
+  const char* where;
+};
+
+constexpr MistakeCase kMistakes[] = {
+    {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.plan"}])",
+     "'braid.plan'", "tiny.json"},
+    {"another version", R"([{"op": "replace", "path": "/version", "value": 2}])", "version 2",
+     "tiny.json"},
+    {"a misspelt key", R"([{"op": "add", "path": "/types/1/head", "value": 4}])",
+     "unknown key 'head'; did you mean 'heads'", "tiny.json: types[1]"},
+    {"an unknown kind", R"([{"op": "replace", "path": "/types/1/kind", "value": "blok"}])",
+     "did you mean 'block'", "tiny.json: types[1].kind"},
+    {"an unknown type", R"([{"op": "replace", "path": "/layers/1/type", "value": "decode"}])",
+     "did you mean 'decoder'", "tiny.json: layers[1].type"},
+    {"a count of none", R"([{"op": "replace", "path": "/layers/1/count", "value": 0}])",
+     "0 is out of range", "tiny.json: layers[1].count"},
+    {"too many layers", R"([{"op": "replace", "path": "/layers/1/count", "value": 10000}])",
+     "too many layers", "tiny.json: layers[1]"},
+    {"no block", R"([{"op": "remove", "path": "/layers/1"}])", "a model of 2 layers",
+     "tiny.json: layers"},
+    {"the head first",
+     R"([{"op": "replace", "path": "/layers/0/type", "value": "head"},
+         {"op": "replace", "path": "/layers/2/type", "value": "embedding"}])",
+     "layer 0 of 5 is of kind 'head'", "tiny.json: layers[0]"},
+    {"two types of one name",
+     R"([{"op": "replace", "path": "/types/2/name", "value": "decoder"},
+         {"op": "replace", "path": "/layers/2/type", "value": "decoder"}])",
+     "two layer types are called 'decoder'", "tiny.json: types[2]"},
+    {"a type that no layer uses",
+     R"([{"op": "add", "path": "/types/-",
+          "value": {"name": "spare", "kind": "block", "tokens": 16, "hidden": 8, "ffn": 8}}])",
+     "no layer is of type 'spare'", "tiny.json: types[3]"},
+    {"widths that do not meet", R"([{"op": "replace", "path": "/types/2/hidden", "value": 9}])",
+     "'decoder' hands on 16 tokens of width 8, 'head' takes 16 of width 9", "tiny.json: layers[4]"},
+    {"lengths that do not meet", R"([{"op": "replace", "path": "/types/2/tokens", "value": 9}])",
+     "'head' takes 9", "tiny.json: layers[4]"},
+    {"a sequence that is not the embedding's",
+     R"([{"op": "replace", "path": "/sequence", "value": 8}])", "the sequence is 8",
+     "tiny.json: sequence"},
+    {"kv heads that do not divide",
+     R"([{"op": "replace", "path": "/types/1/kv_heads", "value": 3}])",
+     "3 key-value heads do not divide 4", "tiny.json: types[1].kv_heads"},
+    {"attention without heads", R"([{"op": "remove", "path": "/types/1/heads"}])", "heads is 0",
+     "tiny.json: types[1].heads"},
+    {"heads without attention", R"([{"op": "remove", "path": "/types/1/attention"}])",
+     "without attention has heads", "tiny.json: types[1].attention"},
+    {"a window of nothing",
+     R"([{"op": "replace", "path": "/types/1/attention", "value": "window"}])",
+     "window attention has no window", "tiny.json: types[1].window"},
+    {"more experts a token than experts",
+     R"([{"op": "add", "path": "/types/1/experts", "value": 2},
+         {"op": "add", "path": "/types/1/experts_per_token", "value": 3}])",
+     "3 experts a token of 2", "tiny.json: types[1].experts_per_token"},
+    {"an embedding of nothing", R"([{"op": "remove", "path": "/types/0/vocab"}])",
+     "either ids or patches", "tiny.json: types[0].vocab"},
+    {"more tokens than positions", R"([{"op": "add", "path": "/types/0/positions", "value": 8}])",
+     "16 tokens are more than the 8", "tiny.json: types[0].tokens"},
+    {"a tied head of another vocabulary",
+     R"([{"op": "add", "path": "/types/2/tied", "value": true},
+         {"op": "replace", "path": "/types/2/vocab", "value": 11}])",
+     "a tied head has another shape", "tiny.json: layers"},
+    {"more parameters than can be counted",
+     R"([{"op": "replace", "path": "/types/0/hidden", "value": 1048576},
+         {"op": "replace", "path": "/types/1/hidden", "value": 1048576},
+         {"op": "replace", "path": "/types/2/hidden", "value": 1048576},
+         {"op": "replace", "path": "/types/1/ffn", "value": 1048576},
+         {"op": "add", "path": "/types/1/experts", "value": 4096},
+         {"op": "add", "path": "/types/1/experts_per_token", "value": 1},
+         {"op": "replace", "path": "/layers/1/count", "value": 9000}])",
+     "parameters", "tiny.json: layers"},
+};
+
+TEST(BraidModel, RefusesMistakes) {
+  for (const MistakeCase& c : kMistakes) {
+    const Json json = parse_json(kTiny, "tiny.json").patch(parse_json(c.patch, c.fact));
+    try {
+      model_from_json(json, "tiny.json");
+      ADD_FAILURE() << c.fact << " went unnoticed";
+    } catch (const Error& error) {
+      const Mistake& found = error.mistake();
+      EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
+      EXPECT_EQ(found.where, c.where) << c.fact;
+      EXPECT_FALSE(found.fix.empty()) << c.fact;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace braid

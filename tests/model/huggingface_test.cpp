@@ -1,0 +1,268 @@
+// How each family's config becomes layers, and what a reader is told when one is wrong.
+
+#include <gtest/gtest.h>
+
+#include "planner/core/error.h"
+#include "planner/model/model.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kLlama = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 128,
+  "vocab_size": 100, "max_position_embeddings": 256})";
+constexpr const char* kGpt2 = R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4,
+  "n_positions": 128, "vocab_size": 100})";
+constexpr const char* kOpt = R"({"model_type": "opt", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "ffn_dim": 256, "vocab_size": 100, "max_position_embeddings": 128})";
+constexpr const char* kBert = R"({"model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 100,
+  "max_position_embeddings": 512})";
+constexpr const char* kVit = R"({"model_type": "vit", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "intermediate_size": 256, "image_size": 32, "patch_size": 8})";
+constexpr const char* kSwin = R"({"model_type": "swin", "embed_dim": 32, "depths": [1, 2],
+  "num_heads": [2, 4], "image_size": 56, "patch_size": 4})";
+constexpr const char* kT5 = R"({"model_type": "t5", "d_model": 64, "d_kv": 32, "d_ff": 128,
+  "num_layers": 3, "num_heads": 4, "vocab_size": 100})";
+
+// `base` with the keys of `changes` put in; null removes a key.
+Json changed(const char* base, const char* changes) {
+  Json json = parse_json(base, "config.json");
+  json.merge_patch(parse_json(changes, "changes"));
+  return json;
+}
+
+Model read(const char* base, const char* changes = "{}", std::int64_t sequence = 0) {
+  return model_from_json(changed(base, changes), "config.json", sequence);
+}
+
+const LayerShape& shape(const Model& model, const std::string& name) {
+  for (const LayerType& type : model.types)
+    if (type.name == name) return type.shape;
+  throw std::out_of_range(name);
+}
+
+TEST(Llama, HasGroupedRotaryHeadsAndNoBias) {
+  const Model model = read(kLlama);
+  const LayerShape expected = {.tokens = 256,
+                               .hidden = 64,
+                               .attention = AttentionKind::causal,
+                               .heads = 8,
+                               .kv_heads = 2,
+                               .head_dim = 8,
+                               .rotary = true,
+                               .ffn = 128,
+                               .activation = Activation::swiglu,
+                               .norm = NormKind::rms_norm};
+  EXPECT_EQ(shape(model, "decoder"), expected);
+  EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 1, 2}));
+  EXPECT_EQ(model.family, "llama");
+  EXPECT_FALSE(shape(model, "head").tied);
+}
+
+TEST(Llama, TakesWhatTheConfigOverrides) {
+  const Model model = read(kLlama, R"({"num_key_value_heads": null, "head_dim": 16,
+      "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": true,
+      "hidden_act": "gelu_pytorch_tanh", "something_new": [1, 2]})");
+  const LayerShape& block = shape(model, "decoder");
+  EXPECT_EQ(block.kv_heads, 8);
+  EXPECT_EQ(block.head_dim, 16);
+  EXPECT_TRUE(block.qkv_bias && block.attention_out_bias && block.ffn_bias);
+  EXPECT_EQ(block.activation, Activation::geglu);
+  EXPECT_TRUE(shape(model, "head").tied);
+}
+
+TEST(Mistral, HasAWindowUnlessItIsNull) {
+  Json json = changed(kLlama, R"({"model_type": "mistral"})");
+  EXPECT_EQ(shape(model_from_json(json, "c"), "decoder").window, 4096);
+  json["sliding_window"] = nullptr;
+  EXPECT_EQ(shape(model_from_json(json, "c"), "decoder").window, 0);
+  json["sliding_window"] = 32;
+  EXPECT_EQ(shape(model_from_json(json, "c"), "decoder").window, 32);
+}
+
+TEST(Qwen2, HasBiasesOnQkvOnlyAndALateWindow) {
+  const Model plain = read(kLlama, R"({"model_type": "qwen2", "sliding_window": 32})");
+  EXPECT_TRUE(shape(plain, "decoder").qkv_bias);
+  EXPECT_FALSE(shape(plain, "decoder").attention_out_bias);
+  EXPECT_EQ(shape(plain, "decoder").window, 0);
+  const Model late = read(kLlama, R"({"model_type": "qwen2", "sliding_window": 32,
+      "use_sliding_window": true, "max_window_layers": 1})");
+  EXPECT_EQ(late.type_of(1).shape.window, 0);
+  EXPECT_EQ(late.type_of(2).shape.window, 32);
+  EXPECT_EQ(late.type_of(2).name, "windowed");
+  const Model all = read(kLlama, R"({"model_type": "qwen2", "sliding_window": 32,
+      "use_sliding_window": true, "max_window_layers": 0})");
+  EXPECT_EQ(all.type_of(1).shape.window, 32);
+}
+
+TEST(Mixtral, HasExperts) {
+  const Model model = read(kLlama, R"({"model_type": "mixtral", "num_local_experts": 4})");
+  EXPECT_EQ(shape(model, "decoder").experts, 4);
+  EXPECT_EQ(shape(model, "decoder").experts_per_token, 2);
+}
+
+TEST(Opt, HasTwoRowsAheadOfItsPositions) {
+  const Model model = read(kOpt);
+  EXPECT_EQ(shape(model, "embedding").positions, 130);
+  EXPECT_EQ(model.sequence, 128);
+  EXPECT_THROW(with_sequence(model, 129), Error);
+}
+
+TEST(Bloom, IsReadUnderBothSpellings) {
+  const Model old_keys = read(R"({"model_type": "bloom", "n_embed": 64, "n_layer": 2,
+      "num_attention_heads": 4, "vocab_size": 100, "seq_length": 32})");
+  const Model new_keys = read(R"({"model_type": "bloom", "hidden_size": 64, "n_layer": 2,
+      "n_head": 4, "vocab_size": 100, "seq_length": 32})");
+  EXPECT_EQ(to_json(old_keys), to_json(new_keys));
+  EXPECT_TRUE(shape(new_keys, "embedding").embedding_norm);
+}
+
+TEST(Bert, PredictsMaskedTokensThroughATransform) {
+  const LayerShape head = shape(read(kBert), "head");
+  EXPECT_EQ(head.head_dense, 64);
+  EXPECT_TRUE(head.tied && head.head_bias);
+  EXPECT_FALSE(head.final_norm);
+}
+
+TEST(Vit, CountsPatchesClassTokenAndLabels) {
+  const Model model = read(kVit, R"({"id2label": {"0": "cat", "1": "dog", "2": "owl"}})");
+  EXPECT_EQ(model.sequence, 17);
+  EXPECT_EQ(shape(model, "embedding").patch_inputs, 192);
+  EXPECT_EQ(shape(model, "head").vocab, 3);
+  EXPECT_EQ(shape(read(kVit), "head").vocab, 2);
+}
+
+TEST(T5, HasTwoStacks) {
+  const Model model = read(kT5, R"({"num_decoder_layers": 1, "braid_sequence": 64,
+      "braid_decoder_sequence": 4})");
+  EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 1, 1, 2, 3}));
+  EXPECT_EQ(shape(model, "encoder").attention, AttentionKind::bidirectional);
+  EXPECT_EQ(shape(model, "decoder").cross_tokens, 64);
+  EXPECT_EQ(shape(model, "decoder").tokens, 4);
+  EXPECT_EQ(shape(model, "head").tokens, 4);
+  EXPECT_EQ(shape(model, "encoder").activation, Activation::relu);
+  EXPECT_EQ(shape(read(kT5, R"({"feed_forward_proj": "gated-gelu"})"), "decoder").activation,
+            Activation::geglu);
+}
+
+TEST(T5, AtAnotherLengthKeepsAShorterDecoder) {
+  const Model even = read(kT5, "{}", 128);
+  EXPECT_EQ(shape(even, "decoder").tokens, 128);
+  EXPECT_EQ(shape(even, "decoder").cross_tokens, 128);
+  const Model uneven = read(kT5, R"({"braid_decoder_sequence": 4})", 128);
+  EXPECT_EQ(shape(uneven, "encoder").tokens, 128);
+  EXPECT_EQ(shape(uneven, "decoder").tokens, 4);
+  EXPECT_EQ(shape(uneven, "decoder").cross_tokens, 128);
+}
+
+TEST(Swin, HalvesTheImageBetweenStages) {
+  const Model model = read(kSwin);
+  EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 2, 3, 3, 4}));
+  EXPECT_EQ(model.types[2].name, "merge1");
+  EXPECT_EQ(shape(model, "stage1").tokens, 196);
+  EXPECT_EQ(shape(model, "stage1").window, 49);
+  EXPECT_EQ(shape(model, "stage1").position_bias, 169);
+  EXPECT_EQ(shape(model, "stage2").tokens, 49);
+  EXPECT_EQ(shape(model, "stage2").hidden, 64);
+}
+
+TEST(ModelSequence, IsCappedForLongContextConfigs) {
+  EXPECT_EQ(read(kLlama, R"({"max_position_embeddings": 131072})").sequence, 8192);
+  EXPECT_EQ(read(kLlama, "{}", 100000).sequence, 100000);
+  EXPECT_EQ(read(kBert, R"({"max_position_embeddings": 4096})").sequence, 512);
+}
+
+TEST(ModelNames, ComeFromTheFileOrItsFolder) {
+  const Json json = changed(kGpt2, "{}");
+  EXPECT_EQ(model_from_json(json, "models/tiny.json").name, "tiny");
+  EXPECT_EQ(model_from_json(json, "models/tiny/config.json").name, "tiny");
+  EXPECT_EQ(model_from_json(json, "config.json").name, "gpt2");
+}
+
+struct MistakeCase {
+  const char* fact;
+  const char* base;
+  const char* changes;
+  std::int64_t sequence;
+  const char* what;
+  const char* where;
+  const char* fix;
+};
+
+constexpr MistakeCase kMistakes[] = {
+    {"a family nobody reads", kLlama, R"({"model_type": "lama"})", 0, "did you mean 'llama'",
+     "config.json: model_type", "bert, bloom, gpt2, llama"},
+    {"neither format", kLlama, R"({"model_type": null})", 0, "neither a Hugging Face config",
+     "config.json", "\"model_type\""},
+    {"a missing key", kLlama, R"({"hidden_size": null})", 0, "'hidden_size' is missing",
+     "config.json", "add \"hidden_size\""},
+    {"a string for a number", kLlama, R"({"vocab_size": "100"})", 0, "expected a whole number",
+     "config.json: vocab_size", "without quotes"},
+    {"a negative size", kLlama, R"({"intermediate_size": -1})", 0, "-1 is out of range",
+     "config.json: intermediate_size", "from 1"},
+    {"a size past all sense", kLlama, R"({"hidden_size": 1099511627776})", 0, "out of range",
+     "config.json: hidden_size", "from 1"},
+    {"no layers", kLlama, R"({"num_hidden_layers": 0})", 0, "0 is out of range",
+     "config.json: num_hidden_layers", "from 1"},
+    {"heads that do not divide", kLlama, R"({"num_attention_heads": 6})", 0,
+     "6 heads do not divide the hidden size 64", "config.json: num_attention_heads",
+     "divisor of 64"},
+    {"kv heads that do not divide", kLlama, R"({"num_key_value_heads": 3})", 0,
+     "3 key-value heads do not divide 8 heads", "config.json: num_key_value_heads", "divisor of 8"},
+    {"more experts than there are", kLlama,
+     R"({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5})", 0,
+     "5 experts a token", "config.json: num_experts_per_tok", "at most 4"},
+    {"an unknown gated activation", kLlama, R"({"hidden_act": "tanh"})", 0, "'tanh'",
+     "config.json: hidden_act", "silu or gelu"},
+    {"an unknown activation", kGpt2, R"({"activation_function": "silu"})", 0, "'silu'",
+     "config.json: activation_function", "relu"},
+    {"a flag that is a number", kLlama, R"({"tie_word_embeddings": 1})", 0,
+     "expected true or false", "config.json: tie_word_embeddings", "true or false"},
+    {"longer than the learned positions", kGpt2, "{}", 129, "longer than the 128 learned positions",
+     "gpt2: sequence", "at most 128"},
+    {"a config that asks for more than its positions", kGpt2, R"({"braid_sequence": 200})", 0,
+     "more than the 128 learned positions", "config.json: types[0].tokens", "at most 128"},
+    {"a negative sequence", kLlama, "{}", -1, "out of range", "llama: sequence", "ask for 1 to"},
+    {"an image of another length", kVit, "{}", 64, "always 17 tokens", "vit: sequence",
+     "image_size"},
+    {"a projected embedding", kOpt, R"({"word_embed_proj_dim": 32})", 0, "need a projection",
+     "config.json: word_embed_proj_dim", "opt-350m"},
+    {"relative positions in BERT", kBert, R"({"position_embedding_type": "relative_key"})", 0,
+     "'relative_key'", "config.json: position_embedding_type", "absolute"},
+    {"a patch larger than the image", kVit, R"({"patch_size": 64})", 0, "exceeds the image",
+     "config.json: patch_size", "at most image_size"},
+    {"no labels at all", kVit, R"({"num_labels": 0})", 0, "0 is out of range",
+     "config.json: num_labels", "from 1"},
+    {"stages without heads", kSwin, R"({"num_heads": [2]})", 0, "1 head counts for 2 stages",
+     "config.json: num_heads", "one for each"},
+    {"a stage's heads that do not divide", kSwin, R"({"num_heads": [2, 5]})", 0,
+     "5 heads do not divide", "config.json: num_heads[1]", "divisor of 64"},
+    {"stages that cannot be merged", kSwin, R"({"image_size": 28})", 0, "cannot be merged",
+     "config.json: image_size", "even"},
+    {"an empty list of stages", kSwin, R"({"depths": []})", 0, "the list is empty",
+     "config.json: depths", "one number for each stage"},
+    {"a number in place of a list", kSwin, R"({"depths": 4})", 0, "expected a list",
+     "config.json: depths", "[ ... ]"},
+};
+
+TEST(HuggingFaceMistakes, SayWhatWhereAndHowToFix) {
+  for (const MistakeCase& c : kMistakes) {
+    try {
+      read(c.base, c.changes, c.sequence);
+      ADD_FAILURE() << c.fact << " went unnoticed";
+    } catch (const Error& error) {
+      const Mistake& found = error.mistake();
+      EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
+      EXPECT_EQ(found.where, c.where) << c.fact;
+      EXPECT_NE(found.fix.find(c.fix), std::string::npos) << c.fact << ": " << found.fix;
+    }
+  }
+}
+
+TEST(HuggingFaceMistakes, AListIsNoConfig) {
+  EXPECT_THROW(model_from_json(parse_json("[1]", "config.json"), "config.json"), Error);
+}
+
+}  // namespace
+}  // namespace braid

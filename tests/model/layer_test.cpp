@@ -1,0 +1,283 @@
+// Closed forms against numbers worked out by hand on layers small enough to do so.
+
+#include "planner/model/layer.h"
+
+#include <gtest/gtest.h>
+
+namespace braid {
+namespace {
+
+// q is 8 wide, k and v 4 each.
+constexpr LayerShape kGated = {.tokens = 4,
+                               .hidden = 8,
+                               .attention = AttentionKind::causal,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 2,
+                               .rotary = true,
+                               .ffn = 16,
+                               .activation = Activation::swiglu,
+                               .norm = NormKind::rms_norm};
+
+constexpr LayerShape kBiased = {.tokens = 4,
+                                .hidden = 8,
+                                .attention = AttentionKind::bidirectional,
+                                .heads = 2,
+                                .kv_heads = 2,
+                                .head_dim = 4,
+                                .ffn = 32,
+                                .qkv_bias = true,
+                                .attention_out_bias = true,
+                                .ffn_bias = true};
+
+constexpr LayerShape kEmbedding = {
+    .kind = LayerKind::embedding, .tokens = 4, .hidden = 8, .vocab = 10, .positions = 4};
+
+constexpr LayerShape kPatches = {.kind = LayerKind::embedding,
+                                 .tokens = 5,
+                                 .hidden = 8,
+                                 .positions = 5,
+                                 .patch_inputs = 12,
+                                 .class_token = true};
+
+constexpr LayerShape kHead = {.kind = LayerKind::head,
+                              .tokens = 4,
+                              .hidden = 8,
+                              .norm = NormKind::rms_norm,
+                              .vocab = 10,
+                              .final_norm = true};
+
+constexpr LayerShape kClassifier = {.kind = LayerKind::head,
+                                    .tokens = 4,
+                                    .hidden = 8,
+                                    .vocab = 10,
+                                    .final_norm = true,
+                                    .head_bias = true,
+                                    .pooled = true};
+
+constexpr LayerShape kMaskedHead = {.kind = LayerKind::head,
+                                    .tokens = 4,
+                                    .hidden = 8,
+                                    .vocab = 10,
+                                    .head_dense = 8,
+                                    .head_bias = true,
+                                    .tied = true};
+
+constexpr LayerShape kMerge = {
+    .kind = LayerKind::merge, .tokens = 4, .hidden = 8, .merge_outputs = 16};
+
+template <class Change>
+constexpr LayerShape with(LayerShape shape, Change change) {
+  change(shape);
+  return shape;
+}
+
+constexpr LayerShape kMixture = with(kGated, [](LayerShape& s) {
+  s.experts = 4;
+  s.experts_per_token = 2;
+});
+constexpr LayerShape kSharedMixture = with(kMixture, [](LayerShape& s) { s.shared_ffn = 16; });
+constexpr LayerShape kCross = with(kGated, [](LayerShape& s) { s.cross_tokens = 3; });
+constexpr LayerShape kHeadNorms = with(kGated, [](LayerShape& s) { s.qk_norm = true; });
+constexpr LayerShape kWindowed = with(kGated, [](LayerShape& s) { s.window = 2; });
+constexpr LayerShape kWideWindow = with(kGated, [](LayerShape& s) { s.window = 100; });
+constexpr LayerShape kOpen =
+    with(kGated, [](LayerShape& s) { s.attention = AttentionKind::bidirectional; });
+constexpr LayerShape kSwin = with(kBiased, [](LayerShape& s) {
+  s.attention = AttentionKind::window;
+  s.window = 2;
+  s.position_bias = 9;
+});
+constexpr LayerShape kTied = with(kHead, [](LayerShape& s) { s.tied = true; });
+constexpr LayerShape kNormed = with(kEmbedding, [](LayerShape& s) { s.embedding_norm = true; });
+
+struct ParameterCase {
+  const char* fact;
+  LayerShape layer;
+  int tensor, experts, expected;
+};
+
+constexpr ParameterCase kParameterCases[] = {
+    // 8·(8+4+4) + 8·8 attention, 3·8·16 feed-forward, two norms of 8.
+    {"a gated block", kGated, 1, 1, 128 + 64 + 384 + 16},
+    {"two ranks halve all but the norms", kGated, 2, 1, 64 + 32 + 192 + 16},
+    {"four ranks each hold one of the two kv heads", kGated, 4, 1, 8 * (2 + 2 + 2) + 16 + 96 + 16},
+    {"three ranks: the fullest has 2 heads, 1 kv head, 6 columns", kGated, 3, 1,
+     8 * (4 + 2 + 2) + 32 + 3 * 8 * 6 + 16},
+    {"head norms add two vectors of a head", kHeadNorms, 1, 1, 592 + 4},
+    {"cross-attention adds a norm and four matrices", kCross, 1, 1, 592 + 192 + 8},
+    {"biases and layer norms", kBiased, 1, 1, (192 + 24) + (64 + 8) + (512 + 32 + 8) + 32},
+    {"row-parallel biases are on every rank", kBiased, 2, 1,
+     (96 + 12) + (32 + 8) + (256 + 16 + 8) + 32},
+    {"a relative-position table per head", kSwin, 1, 1, 872 + 18},
+    {"the table is cut with its heads", kSwin, 2, 1, 460 + 9},
+    {"four experts and a router", kMixture, 1, 1, 192 + 16 + 32 + 4 * 384},
+    {"experts are cut by their own degree", kMixture, 1, 2, 192 + 16 + 32 + 2 * 384},
+    {"expert and tensor degrees multiply", kMixture, 2, 4, 96 + 16 + 32 + 192},
+    {"a shared expert is on every expert rank", kSharedMixture, 1, 4, 192 + 16 + 32 + 384 + 384},
+    {"an embedding with positions", kEmbedding, 1, 1, 80 + 32},
+    {"vocabulary rows round up, positions stay whole", kEmbedding, 4, 1, 3 * 8 + 32},
+    {"an embedding norm has weight and bias", kNormed, 1, 1, 112 + 16},
+    {"patches: matrix, bias, class token, positions", kPatches, 1, 1, (12 + 1 + 1 + 5) * 8},
+    {"a head with its norm", kHead, 1, 1, 80 + 8},
+    {"a head's rows round up", kHead, 4, 1, 3 * 8 + 8},
+    {"a tied head has only its norm", kTied, 1, 1, 8},
+    {"a classifier", kClassifier, 1, 1, 80 + 10 + 16},
+    {"BERT's head: dense, norm, output bias", kMaskedHead, 1, 1, 72 + 16 + 10},
+    {"merging: norm of four tokens, matrix", kMerge, 1, 1, 64 + 512},
+    {"merging cuts its columns", kMerge, 2, 1, 64 + 256},
+};
+
+TEST(LayerParameters, FollowTheShapes) {
+  for (const ParameterCase& c : kParameterCases)
+    EXPECT_EQ(parameters_per_rank(c.layer, c.tensor, c.experts), c.expected) << c.fact;
+}
+
+TEST(LayerParameters, OfOneRankAreTheWholeLayer) {
+  for (const ParameterCase& c : kParameterCases)
+    EXPECT_EQ(parameters(c.layer), parameters_per_rank(c.layer, 1, 1)) << c.fact;
+}
+
+TEST(LayerParameters, OfExpertsAreCountedApart) {
+  EXPECT_EQ(expert_parameters_per_rank(kGated, 2, 2), 0);
+  EXPECT_EQ(expert_parameters_per_rank(kMixture, 1, 1), 4 * 384);
+  EXPECT_EQ(expert_parameters_per_rank(kMixture, 2, 2), 2 * 192);
+  EXPECT_EQ(expert_parameters_per_rank(kSharedMixture, 1, 1), 4 * 384);
+}
+
+struct FlopsCase {
+  const char* fact;
+  LayerShape layer;
+  double matmul, attention;
+};
+
+constexpr FlopsCase kFlopsCases[] = {
+    // 2·4·8·16 qkv + 2·4·8·8 output + 2·4·8·48 feed-forward; 8 pairs · 8 wide · 4.
+    {"causal attention scores half of the square", kGated, 1024 + 512 + 3072, 256},
+    {"bidirectional attention scores all of it", kOpen, 4608, 512},
+    {"a causal window of 2 scores 6 pairs", kWindowed, 4608, 192},
+    {"a window beyond the sequence changes nothing", kWideWindow, 4608, 256},
+    {"windows of 2 tokens score 8 pairs", kSwin, 1536 + 512 + 4096, 256},
+    {"cross-attention projects both sides", kCross, 4608 + 512 + 512 + 384, 256 + 384},
+    {"two experts a token and a router", kMixture, 1536 + 2 * 3072 + 256, 256},
+    {"a shared expert is one more", kSharedMixture, 1536 + 3 * 3072 + 256, 256},
+    {"looking up is free", kEmbedding, 0, 0},
+    {"the class token is not projected", kPatches, 2 * 4 * 12 * 8, 0},
+    {"a head, tied or not", kTied, 640, 0},
+    {"a classifier predicts once", kClassifier, 160, 0},
+    {"BERT's transform comes first", kMaskedHead, 512 + 640, 0},
+    {"merging: one token of 32 to 16", kMerge, 1024, 0},
+};
+
+TEST(LayerFlops, FollowTheShapes) {
+  for (const FlopsCase& c : kFlopsCases) {
+    const LayerFlops flops = forward_flops(c.layer);
+    EXPECT_EQ(flops.matmul.value(), c.matmul) << c.fact;
+    EXPECT_EQ(flops.attention.value(), c.attention) << c.fact;
+    EXPECT_EQ(flops.total().value(), c.matmul + c.attention) << c.fact;
+  }
+}
+
+TEST(LayerFlops, OfRecomputation) {
+  EXPECT_EQ(recompute_flops(kGated, Recompute::none).total().value(), 0);
+  EXPECT_EQ(recompute_flops(kGated, Recompute::selective).matmul.value(), 0);
+  EXPECT_EQ(recompute_flops(kGated, Recompute::selective).attention.value(), 256);
+  EXPECT_EQ(recompute_flops(kGated, Recompute::full).total().value(), 4608 + 256);
+  EXPECT_EQ(recompute_flops(kMerge, Recompute::full).total().value(), 1024);
+  EXPECT_EQ(recompute_flops(kHead, Recompute::full).total().value(), 0);
+}
+
+struct MemoryCase {
+  const char* fact;
+  LayerShape layer;
+  int none, selective, full;
+};
+
+// bf16. Per token of the gated block: x 8, norm 8, qkv 16, attention 8, residual 8, norm 8,
+// pre-activations 32, activation 16 = 104 elements; 4 log-sum-exp and 2 statistics in fp32.
+constexpr MemoryCase kSavedCases[] = {
+    {"a gated block", kGated, 4 * (208 + 16 + 8), 4 * (160 + 8), 4 * 16},
+    // 128 elements; 2 log-sum-exp, 4 statistics; selective drops 8 + 32 elements.
+    {"a layer norm keeps two statistics", kBiased, 4 * (256 + 8 + 16), 4 * (176 + 16), 4 * 16},
+    {"head norms keep q and k ahead of them", kHeadNorms, 928 + 4 * 48, 672 + 4 * 48, 64},
+    // norm 8, q 8, output 8, residual 8 = 64 bytes, 16 + 4 in fp32; k and v of 3 tokens 48 bytes.
+    {"cross-attention", kCross, 928 + 4 * 84 + 48, 672 + 4 * 52 + 48, 64},
+    // Permuted 16, pre-activations 64, activation 32, outputs 16 elements; 4 probabilities.
+    {"a mixture keeps each copy", kMixture, 4 * (368 + 16 + 8 + 16), 4 * (288 + 8 + 16), 64},
+    {"an embedding keeps ids", kEmbedding, 32, 32, 32},
+    {"its norm keeps input and statistics", kNormed, 32 + 4 * 24, 128, 128},
+    {"patches are kept as numbers", kPatches, 4 * 24, 96, 96},
+    {"a head keeps input, norm and statistics", kHead, 4 * (16 + 16 + 4), 144, 144},
+    {"a classifier keeps its pooled input", kClassifier, 4 * (32 + 8) + 16, 176, 176},
+    {"BERT's transform", kMaskedHead, 4 * 16 + 4 * (48 + 8), 288, 288},
+    {"merging keeps input and norm", kMerge, 64 + 64 + 8, 136, 64},
+};
+
+TEST(SavedBytes, FollowTheOperators) {
+  for (const MemoryCase& c : kSavedCases) {
+    EXPECT_EQ(saved_bytes(c.layer, Recompute::none, Precision::bf16).value(), c.none) << c.fact;
+    EXPECT_EQ(saved_bytes(c.layer, Recompute::selective, Precision::bf16).value(), c.selective)
+        << c.fact;
+    EXPECT_EQ(saved_bytes(c.layer, Recompute::full, Precision::bf16).value(), c.full) << c.fact;
+  }
+}
+
+TEST(SavedBytes, DoubleInFp32ButForStatistics) {
+  EXPECT_EQ(saved_bytes(kGated, Recompute::none, Precision::fp32).value(), 4 * (416 + 16 + 8));
+  EXPECT_EQ(saved_bytes(kGated, Recompute::full, Precision::fp32).value(), 4 * 32);
+}
+
+constexpr MemoryCase kTransientCases[] = {
+    {"recomputation brings back what was dropped", kGated, 4 * 48 * 2, 928 - 672, 928 - 64},
+    {"gradients of every copy of a mixture", kMixture, 4 * 96 * 2, 1632 - 1248, 1632 - 64},
+    {"a plain embedding has none", kEmbedding, 0, 0, 0},
+    {"logits in bf16 and their softmax in fp32", kHead, 4 * 10 * 6, 240, 240},
+    {"a classifier's are small", kClassifier, 60, 60, 60},
+    {"merging", kMerge, 128, 128, 136 - 64},
+};
+
+TEST(TransientBytes, AreTheWorstMoment) {
+  for (const MemoryCase& c : kTransientCases) {
+    EXPECT_EQ(transient_bytes(c.layer, Recompute::none, Precision::bf16).value(), c.none) << c.fact;
+    EXPECT_EQ(transient_bytes(c.layer, Recompute::selective, Precision::bf16).value(), c.selective)
+        << c.fact;
+    EXPECT_EQ(transient_bytes(c.layer, Recompute::full, Precision::bf16).value(), c.full) << c.fact;
+  }
+}
+
+struct MovedCase {
+  const char* fact;
+  LayerShape layer;
+  int traffic, boundary;
+};
+
+constexpr MovedCase kMovedCases[] = {
+    // Two norms and residuals 2·5·8, rotary 2·12, activation 3·16 elements.
+    {"a gated block", kGated, 4 * 152 * 2, 64},
+    {"no rotary, no gate", kBiased, 4 * (80 + 64) * 2, 64},
+    {"cross-attention hands on the encoder's tokens", kCross, 4 * (152 + 40) * 2, 64 + 3 * 16},
+    // Six rows of permutation, twice the activation, the router's softmax in fp32.
+    {"a mixture permutes", kMixture, 4 * ((152 + 48 + 48) * 2 + 32), 64},
+    {"an embedding reads two rows and writes one", kEmbedding, 4 * 24 * 2, 64},
+    {"a head reads logits and writes their softmax", kHead, 240 + 4 * 16 * 2, 0},
+    {"a merge hands on a quarter of the tokens", kMerge, 4 * 4 * 8 * 2, 16 * 2},
+};
+
+TEST(MovedBytes, FollowTheOperators) {
+  for (const MovedCase& c : kMovedCases) {
+    EXPECT_EQ(forward_traffic(c.layer, Precision::bf16).value(), c.traffic) << c.fact;
+    EXPECT_EQ(boundary_bytes(c.layer, Precision::bf16).value(), c.boundary) << c.fact;
+  }
+}
+
+TEST(LayerNames, AreThoseOfTheFiles) {
+  EXPECT_EQ(name_of(LayerKind::embedding), "embedding");
+  EXPECT_EQ(name_of(LayerKind::block), "block");
+  EXPECT_EQ(name_of(LayerKind::merge), "merge");
+  EXPECT_EQ(name_of(LayerKind::head), "head");
+  EXPECT_EQ(name_of(Recompute::selective), "selective");
+  EXPECT_EQ(name_of(Precision::bf16), "bf16");
+}
+
+}  // namespace
+}  // namespace braid
