@@ -6,6 +6,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
+#include "planner/core/json.h"
 
 namespace braid {
 

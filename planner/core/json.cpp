@@ -240,7 +240,7 @@ double JsonObject::number_or(const std::string& key, double fallback) {
 std::string JsonObject::string(const std::string& key) { return at(key).string(); }
 std::string JsonObject::string_or(const std::string& key, std::string fallback) {
   const auto found = find(key);
-  return found ? found->string() : fallback;
+  return found ? found->string() : std::move(fallback);
 }
 bool JsonObject::boolean_or(const std::string& key, bool fallback) {
   const auto found = find(key);
@@ -275,8 +275,9 @@ void expect_format(JsonObject& object, const std::string& format, int version) {
                 fmt::format("pass a file whose \"format\" is \"{}\"", format));
   const std::int64_t number = object.integer("version");
   if (number != version)
-    object.fail(fmt::format("version {} of the {} format is not readable here", number, format),
-                fmt::format("this program reads version {}: write the file again with it", version));
+    object.fail(
+        fmt::format("version {} of the {} format is not readable here", number, format),
+        fmt::format("this program reads version {}: write the file again with it", version));
 }
 
 }  // namespace braid

@@ -1,6 +1,7 @@
 #pragma once
-// The one boundary where JSON comes in: strict, with a path in every message. Unknown keys are errors
-// that name the nearest known key; so are duplicate keys, wrong types and numbers out of range.
+// The one boundary where JSON comes in: strict, with a path in every message. Unknown keys are
+// errors that name the nearest known key; so are duplicate keys, wrong types and numbers out of
+// range.
 
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace braid {
@@ -81,7 +83,9 @@ class JsonObject {
   void ignore_rest() {}
 
   const std::string& path() const { return value_.path(); }
-  [[noreturn]] void fail(std::string what, std::string fix) const { value_.fail(what, fix); }
+  [[noreturn]] void fail(std::string what, std::string fix) const {
+    value_.fail(std::move(what), std::move(fix));
+  }
 
  private:
   JsonValue child(const std::string& key, const Json& value) const;

@@ -26,8 +26,8 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
 
-  // Whether the layer can be split so at all: heads, vocabulary, batch and sequence divide.
-  virtual bool legal(int type, const Strategy& strategy, const StageSite& site) const = 0;
+  // Whether the model has a formula for this kind of split.
+  virtual bool prices(const Strategy& strategy) const = 0;
   virtual LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const = 0;
   // Bytes of a layer that stay through the stage's worst moment: states, and activations of every
   // micro-batch in flight.
@@ -37,6 +37,14 @@ class CostModel {
   // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to another.
   virtual double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                               const StageSite& site) const = 0;
+  // What Galvatron's recurrence charges for the same; its final price need not agree.
+  virtual double recurrence_change(int type, const ActivationLayout& from,
+                                   const ActivationLayout& to, const StageSite& site) const {
+    return 2 * redistribute(type, from, to, site);
+  }
+  // Bytes that a stage keeps aside when its layers may use tensor parallelism up to `widest`, beyond
+  // what the layers themselves count.
+  virtual Bytes sequence_buffer(int, const StageSite&) const { return Bytes(); }
   // Seconds to hand one micro-batch's activation from stage `site.stage` to the next.
   virtual Seconds transfer(int type, const StageSite& site) const = 0;
   // Bytes that may be used on the devices of a stage when the user allows `limit` (zero: all there is).
@@ -51,6 +59,8 @@ class CostModel {
     return std::nullopt;
   }
 
+  // Stages of one class price every layer alike (but for what is in flight).
+  virtual int stage_class(const StageSite& site) const = 0;
   // Embedding and head must take one strategy together.
   virtual bool outside_shares_strategy() const { return false; }
 };

@@ -14,36 +14,8 @@ namespace {
 constexpr double kMegabyte = 1048576.0;
 constexpr double kContextMegabytes = 1024.0;
 
-struct Moments {
-  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-  void add(double at, double value) {
-    n += 1, x += at, y += value, xx += at * at, xy += at * value;
-  }
-  double slope() const { return (n * xy - x * y) / (n * xx - x * x); }
-  double offset() const { return (y - slope() * x) / n; }
-};
-
-// Least-squares polynomial of `degree` through (x, y), evaluated at `at`; x is scaled for conditioning.
-double polynomial(const std::vector<std::pair<double, double>>& points, std::size_t degree, double at) {
-  const std::size_t n = degree + 1;
-  double scale = 1;
-  for (const auto& [x, y] : points) scale = std::max(scale, x);
-  std::vector<std::vector<double>> rows(n, std::vector<double>(n + 1));
-  for (const auto& [x, y] : points)
-    for (std::size_t r = 0; r < n; ++r) {
-      for (std::size_t c = 0; c < n; ++c) rows[r][c] += std::pow(x / scale, static_cast<double>(r + c));
-      rows[r][n] += std::pow(x / scale, static_cast<double>(r)) * y;
-    }
-  for (std::size_t pivot = 0; pivot < n; ++pivot)
-    for (std::size_t r = 0; r < n; ++r) {
-      if (r == pivot) continue;
-      const double factor = rows[r][pivot] / rows[pivot][pivot];
-      for (std::size_t c = pivot; c <= n; ++c) rows[r][c] -= factor * rows[pivot][c];
-    }
-  double value = 0;
-  for (std::size_t r = 0; r < n; ++r)
-    value += rows[r][n] / rows[r][r] * std::pow(at / scale, static_cast<double>(r));
-  return value;
+double milliseconds(const ForwardFit& fit, double samples, int split) {
+  return 1e3 * (fit.per_sample ? fit.line(samples) / split : fit.line(samples / split));
 }
 
 int degree(const Strategy& s) { return s.tp; }
@@ -67,27 +39,6 @@ double hide(double compute, double comm, double overlap) {
 
 }  // namespace
 
-GalvatronCost::Fit GalvatronCost::fit(const MeasuredLayer& layer, std::int64_t sequence,
-                                      std::size_t degree) {
-  // Several batch sizes at one length: a line through the times of the whole batch. Several lengths
-  // at batch 1: a parabola over the length (a line for embedding and head), linear in the samples.
-  const bool by_batch = std::ranges::all_of(
-      layer.compute, [&](const ComputeSample& s) { return s.sequence == layer.compute.front().sequence; });
-  if (by_batch && layer.compute.size() > 1) {
-    Moments moments;
-    for (const ComputeSample& s : layer.compute) moments.add(s.samples, s.forward.value() * 1e3);
-    return {.per_sample = false, .slope = moments.slope(), .offset = moments.offset()};
-  }
-  if (layer.compute.size() < 3)
-    return {.per_sample = true,
-            .slope = layer.compute.front().forward.value() * 1e3 / layer.compute.front().samples,
-            .offset = 0};
-  std::vector<std::pair<double, double>> points;
-  for (const ComputeSample& s : layer.compute)
-    points.emplace_back(static_cast<double>(s.sequence), s.forward.value() * 1e3 / s.samples);
-  return {.per_sample = true, .slope = polynomial(points, degree, static_cast<double>(sequence)), .offset = 0};
-}
-
 GalvatronCost::GalvatronCost(const Profile& profile, const Model& model, int devices)
     : profile_(profile),
       devices_(devices),
@@ -109,7 +60,10 @@ GalvatronCost::GalvatronCost(const Profile& profile, const Model& model, int dev
              !measured->saved.empty() && measured->saved_full,
          fmt::format("compute and memory of layer type '{}'", type.name));
     BlockType block;
-    block.forward = fit(*measured, type.shape.tokens, 2);
+    const auto forward = fit_forward(*measured, type.shape.tokens, 2);
+    need(forward.has_value(), fmt::format("compute of layer type '{}' at {} tokens", type.name,
+                                          type.shape.tokens));
+    block.forward = *forward;
     block.parameter_mb = *measured->parameter_bytes / kMegabyte;
     block.saved_mb = measured->saved;
     block.saved_full_mb = *measured->saved_full / kMegabyte;
@@ -121,7 +75,9 @@ GalvatronCost::GalvatronCost(const Profile& profile, const Model& model, int dev
   const MeasuredLayer* outside = profile.layer("outside");
   need(!blocks_.empty() && outside && !outside->compute.empty(),
        "the measured compute of embedding and head together (\"outside\")");
-  outside_ = fit(*outside, model.sequence, 1);
+  const auto forward = fit_forward(*outside, model.sequence, 1);
+  need(forward.has_value(), "the compute of embedding and head at this sequence length");
+  outside_ = *forward;
 }
 
 std::int64_t GalvatronCost::local_samples(const GalvatronTask& task, const Strategy& strategy) {
@@ -151,19 +107,19 @@ double GalvatronCost::pair_bandwidth(int stages) const {
 }
 
 double GalvatronCost::sweep(Collective op, int ranks, double megabytes) const {
-  Moments moments;
+  Points points;
   for (const CollectiveSample& s : profile_.collectives) {
     if (s.op != op || s.ranks != ranks) continue;
     const double size = static_cast<double>(s.bytes.value()) / kMegabyte;
     const double ms = s.seconds.value() * 1e3;
     if (size == megabytes) return ms;
-    moments.add(size, ms);
+    points.emplace_back(size, ms);
   }
-  if (moments.n < 2)
+  if (points.size() < 2)
     throw Error({.what = fmt::format("no sweep over sizes of {} for {} ranks", name_of(op), ranks),
                  .where = fmt::format("profile '{}'", profile_.name),
                  .fix = "profile the hardware for every tensor-parallel degree"});
-  return moments.slope() * megabytes + moments.offset();
+  return fit_line(points)(megabytes);
 }
 
 double GalvatronCost::boundary_mb(const BlockType& type, const GalvatronTask& task,
@@ -179,8 +135,7 @@ double GalvatronCost::gradient_rate(const Strategy& strategy) const {
 GalvatronPrice GalvatronCost::layer(int type, const Strategy& s, const GalvatronTask& task) const {
   const BlockType& block = blocks_[static_cast<std::size_t>(type)];
   const auto samples = static_cast<double>(local_samples(task, s));
-  const double forward = block.forward.per_sample ? block.forward(samples) / degree(s)
-                                                  : block.forward(samples / degree(s));
+  const double forward = milliseconds(block.forward, samples, degree(s));
   const double backward = forward * (checkpoint(s) ? 3.0 : 2.0);
   const double size = boundary_mb(block, task, s);
 
@@ -239,8 +194,7 @@ GalvatronPrice GalvatronCost::outside(const Strategy& s, const GalvatronTask& ta
   if (stage > 0 && stage + 1 < task.stages) return {};
   const auto samples = static_cast<double>(local_samples(task, s));
   const double share = task.stages > 1 ? 0.5 : 1.0;
-  const double compute =
-      share * (outside_.per_sample ? outside_(samples) / degree(s) : outside_(samples / degree(s)));
+  const double compute = share * milliseconds(outside_, samples, degree(s));
   const double replicas = s.replicas();
   double volume = 0;
   if (replicas > 1)
@@ -277,18 +231,16 @@ double GalvatronCost::sequence_buffer(const GalvatronTask& task, int widest) con
   return samples * largest * 4 / kMegabyte * half_;
 }
 
-double GalvatronCost::change(const Strategy& from, const Strategy& to, const GalvatronTask& task) const {
+double GalvatronCost::change(int from, int to, const GalvatronTask& task) const {
+  if (from == to) return 0;
   // In milliseconds. The original's unit factor is 105 times too large; it stands here because its
   // plans depend on it.
   constexpr double kUnit = 1e-4;
-  if (degree(from) != degree(to)) {
-    const int k = std::max(degree(from), degree(to));
-    const double samples = static_cast<double>(task.batch / task.micro_batches) * k /
-                           (devices_ / task.stages);
-    const BlockType& block = blocks_.front();
-    return (k - 1.0) / k * samples * block.tokens * block.hidden * 2 / bandwidth(k, true) * kUnit;
-  }
-  return 0;
+  const int k = std::max(from, to);
+  const double samples = static_cast<double>(task.batch / task.micro_batches) * k /
+                         (devices_ / task.stages);
+  const BlockType& block = blocks_.front();
+  return (k - 1.0) / k * samples * block.tokens * block.hidden * 2 / bandwidth(k, true) * kUnit;
 }
 
 double GalvatronCost::iteration(std::span<const double> no_sync, std::span<const double> sync,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/cost/layer_cost.h"
+#include "planner/profile/fit.h"
 #include "planner/profile/profile.h"
 #include "planner/strategy/strategy.h"
 
@@ -46,7 +47,7 @@ class GalvatronCost {
   // Buffer that tensor parallelism up to `widest` keeps for sequence parallelism.
   double sequence_buffer(const GalvatronTask& task, int widest) const;
   // Its price for a change of tensor degree between two layers; used in its recurrence only.
-  double change(const Strategy& from, const Strategy& to, const GalvatronTask& task) const;
+  double change(int from, int to, const GalvatronTask& task) const;
 
   // Seconds of an iteration from each stage's no-sync and sync milliseconds.
   static double iteration(std::span<const double> no_sync, std::span<const double> sync,
@@ -60,13 +61,8 @@ class GalvatronCost {
   int devices() const { return devices_; }
 
  private:
-  struct Fit {  // milliseconds as a function of samples per device
-    bool per_sample = false;  // then `slope` is the time of one sample and `offset` zero
-    double slope = 0, offset = 0;
-    double operator()(double samples) const { return slope * samples + offset; }
-  };
   struct BlockType {
-    Fit forward;
+    ForwardFit forward;
     double parameter_mb = 0;
     BySplit saved_mb;
     double saved_full_mb = 0;
@@ -82,14 +78,13 @@ class GalvatronCost {
                      const Strategy& strategy) const;
   const MeasuredOutside& placement(const GalvatronTask& task, int stage) const;
   double gradient_rate(const Strategy& strategy) const;  // ms per MB
-  static Fit fit(const MeasuredLayer& layer, std::int64_t sequence, std::size_t degree);
 
   const Profile& profile_;
   int devices_;
   double overlap_;
   double half_;  // volume of bf16 against fp32
   std::vector<BlockType> blocks_;
-  Fit outside_;
+  ForwardFit outside_;
 };
 
 }  // namespace braid

@@ -30,21 +30,23 @@ GalvatronTask GalvatronModel::task(const StageSite& site) const {
   return {global_batch_, site.shape.micro_batches, site.shape.stages};
 }
 
-bool GalvatronModel::legal(int, const Strategy& s, const StageSite& site) const {
-  return s.cp == 1 && s.ep == 1 && s.recompute != Recompute::selective && s.dp <= site.micro_batch;
+bool GalvatronModel::prices(const Strategy& s) const {
+  // ZeRO-2 and ZeRO-3 are what it searches; one replica along the data axis is never sharded.
+  const bool states = s.dp == 1 ? s.zero == Zero::none
+                                : s.zero == Zero::gradients || s.zero == Zero::parameters;
+  return s.cp == 1 && s.ep == 1 && s.tp <= 8 && s.recompute != Recompute::selective && states;
 }
 
 LayerCost GalvatronModel::layer(int type, const Strategy& s, const StageSite& site) const {
   const GalvatronTask where = task(site);
-  const int block = block_index(type);
+  const int block = block_index_[static_cast<std::size_t>(type)];
   LayerCost cost;
   GalvatronPrice price;
   double megabytes = 0;
   if (block >= 0) {
     price = cost_.layer(block, s, where);
     megabytes = cost_.layer_memory(block, s, where, site.stage);
-    if (s.tensor_split() > 1)
-      cost.memory.workspace = from_megabytes(cost_.sequence_buffer(where, s.tp));
+    if (s.tensor_split() > 1) cost.memory.workspace = sequence_buffer(s.tp, site);
   } else {
     // With one stage the embedding carries what was measured of both.
     const bool head = model_.types[static_cast<std::size_t>(type)].shape.kind == LayerKind::head;
@@ -60,6 +62,15 @@ LayerCost GalvatronModel::layer(int type, const Strategy& s, const StageSite& si
   cost.time.reduce = (price.sync - price.no_sync) * 1e-3;
   cost.memory.weights = from_megabytes(megabytes);
   return cost;
+}
+
+double GalvatronModel::recurrence_change(int, const ActivationLayout& from,
+                                         const ActivationLayout& to, const StageSite& site) const {
+  return cost_.change(from.tp, to.tp, task(site)) * 1e-3;
+}
+
+Bytes GalvatronModel::sequence_buffer(int widest, const StageSite& site) const {
+  return from_megabytes(cost_.sequence_buffer(task(site), widest));
 }
 
 Bytes GalvatronModel::resident(const LayerMemory& memory, const StageSite&) const {

@@ -11,7 +11,7 @@ class GalvatronModel final : public CostModel {
   GalvatronModel(const Profile& profile, const Model& model, const Cluster& cluster,
                  std::int64_t global_batch);
 
-  bool legal(int type, const Strategy& strategy, const StageSite& site) const override;
+  bool prices(const Strategy& strategy) const override;
   LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const override;
   Bytes resident(const LayerMemory& memory, const StageSite& site) const override;
   Bytes stage_overhead(const StageSite& site) const override;
@@ -20,25 +20,26 @@ class GalvatronModel final : public CostModel {
                       const StageSite&) const override {
     return 0;
   }
+  double recurrence_change(int type, const ActivationLayout& from, const ActivationLayout& to,
+                           const StageSite& site) const override;
+  Bytes sequence_buffer(int widest, const StageSite& site) const override;
   // Transfers are inside its layer times.
   Seconds transfer(int, const StageSite&) const override { return Seconds(); }
   Bytes budget(Bytes limit, const StageSite& site) const override;
   StageWeights weights(const PipelineShape& shape, int stage) const override;
   std::optional<Seconds> own_iteration(const PipelineShape& shape,
                                        std::span<const StageTimes> stages) const override;
+  int stage_class(const StageSite& site) const override { return site.stage; }
   bool outside_shares_strategy() const override { return true; }
 
-  const GalvatronCost& cost() const { return cost_; }
-  GalvatronTask task(const StageSite& site) const;
-  // Counts block types only, as GalvatronCost does.
-  int block_index(int type) const { return block_index_[static_cast<std::size_t>(type)]; }
-
  private:
+  GalvatronTask task(const StageSite& site) const;
+
   const Model& model_;
   const Cluster& cluster_;
   std::int64_t global_batch_;
   GalvatronCost cost_;
-  std::vector<int> block_index_;
+  std::vector<int> block_index_;  // of a model type among block types, which GalvatronCost counts
 };
 
 }  // namespace braid

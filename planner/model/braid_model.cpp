@@ -5,6 +5,7 @@
 
 #include "planner/model/fields.h"
 #include "planner/model/model.h"
+#include "planner/core/json.h"
 
 namespace braid {
 

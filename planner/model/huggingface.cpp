@@ -12,6 +12,7 @@
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "planner/model/fields.h"
+#include "planner/core/json.h"
 
 namespace braid {
 

@@ -4,6 +4,7 @@
 
 #include "planner/core/error.h"
 #include "planner/model/fields.h"
+#include "planner/core/json.h"
 
 namespace braid {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/json.h"
+#include "planner/core/json_fwd.h"
 #include "planner/model/layer.h"
 
 namespace braid {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
+#include "planner/core/json.h"
 
 namespace braid {
 
@@ -163,23 +165,35 @@ void read_memory(const GalvatronSource& source, Profile& profile) {
   profile.last_stage = outside("on_last");
 }
 
-Model imported_model(const GalvatronSource& source, const std::string& name) {
+// Galvatron's files say nothing of heads or vocabulary. A block becomes a pair of matrices of the measured
+// size (in multiples of 64, so that it splits), embedding and head a table of it.
+Model imported_model(const GalvatronSource& source, const Profile& profile) {
+  constexpr double kStateBytes = 16;  // of one parameter: weight, gradient, master copy, two moments
   Model model;
-  model.name = name;
+  model.name = profile.name;
   model.family = "galvatron-profile";
   model.sequence = source.layers.front().sequence;
-  const auto add = [&](std::string type, LayerKind kind, const GalvatronLayers& layers, int count) {
+  const auto add = [&](std::string type, LayerKind kind, const GalvatronLayers& layers, int count,
+                       double parameters) {
     LayerShape shape;
     shape.kind = kind;
     shape.tokens = layers.sequence;
     shape.hidden = layers.hidden;
+    const auto width = std::max<std::int64_t>(
+        1, std::llround(parameters / static_cast<double>(layers.hidden)));
+    (kind == LayerKind::block ? shape.ffn : shape.vocab) =
+        kind == LayerKind::block ? std::max<std::int64_t>(64, width / 128 * 64) : width;
     model.types.push_back({std::move(type), shape});
     for (int i = 0; i < count; ++i) model.layers.push_back(static_cast<int>(model.types.size()) - 1);
   };
-  add("embedding", LayerKind::embedding, source.layers.front(), 1);
+  const auto outside = [&](const MeasuredOutside& placement) {
+    return placement.states.empty() ? 0.0 : placement.states.begin()->second / kStateBytes;
+  };
+  add("embedding", LayerKind::embedding, source.layers.front(), 1, outside(*profile.first_stage));
   for (std::size_t i = 0; i < source.layers.size(); ++i)
-    add(fmt::format("layer{}", i), LayerKind::block, source.layers[i], source.layers[i].count);
-  add("head", LayerKind::head, source.layers.back(), 1);
+    add(profile.layers[i].type, LayerKind::block, source.layers[i], source.layers[i].count,
+        *profile.layers[i].parameter_bytes / 4);
+  add("head", LayerKind::head, source.layers.back(), 1, outside(*profile.last_stage));
   return model;
 }
 
@@ -260,7 +274,7 @@ Profile import_galvatron(const GalvatronSource& source) {
   profile.context = Bytes(std::int64_t{1} << 30);  // what Galvatron sets aside on every device
   profile.allocator_slack = 0.0;                   // its figures are of reserved memory already
   profile.cluster = imported_cluster(source, profile);
-  profile.model = imported_model(source, profile.name);
+  profile.model = imported_model(source, profile);
   return profile;
 }
 

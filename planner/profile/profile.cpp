@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "planner/core/json.h"
 
 namespace braid {
 

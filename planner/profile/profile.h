@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/cluster/cluster.h"
-#include "planner/core/json.h"
+#include "planner/core/json_fwd.h"
 #include "planner/model/model.h"
 
 namespace braid {

@@ -77,6 +77,12 @@ std::int64_t least_memory(const LayerMenu& menu) {
   return least;
 }
 
+double least_ramp(const LayerMenu& menu) {
+  double least = kInfinity;
+  for (const LayerOption& o : menu.options) least = std::min(least, o.ramp);
+  return least;
+}
+
 // Every choice needs at least this much workspace.
 std::int64_t least_workspace(const std::vector<Run>& runs) {
   std::int64_t least = 0;
@@ -109,6 +115,7 @@ bool covers(const Node& a, const Node& b, const Transitions& transitions) {
 // Bounds on what the layers from a position on must still add.
 struct Rest {
   double load;         // least
+  double ramp;         // least
   double priced;       // least load + price · memory
   std::int64_t memory;  // least
 };
@@ -154,25 +161,37 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
     if (run.menu->options.empty()) return {};
   const std::int64_t budget = problem.budget - least_workspace(runs);
   const Dual dual = solve_dual(runs, static_cast<double>(budget));
+  double limit = problem.load_limit;
+  std::optional<SegmentPoint> quick;
+  if (problem.load_alone && (quick = quick_segment(problem))) {
+    if (quick->load < limit) {
+      limit = quick->load;
+    } else {
+      quick.reset();
+    }
+  }
   // Rounding in the bounds must never cost the optimum.
-  const double limit = problem.load_limit;
   const double slack = 1e-12 * std::max(1.0, std::min(limit, 1e300));
-  if (dual.bound >= limit + slack) return {};
+  const auto nothing_better = [&] {
+    return quick ? std::vector<SegmentPoint>{*quick} : std::vector<SegmentPoint>{};
+  };
+  if (dual.bound >= limit) return nothing_better();
 
   const std::size_t depth = problem.layers.size();
-  std::vector<Rest> rest(depth + 1, Rest{0, 0, 0});
+  std::vector<Rest> rest(depth + 1, Rest{0, 0, 0, 0});
   const LayerMenu* last = nullptr;
   Rest step{};
   for (std::size_t l = depth; l-- > 0;) {
     const LayerMenu* menu = problem.layers[l];
     if (menu != last) {
-      step = {cheapest(*menu, 0).cost, cheapest(*menu, dual.price).cost, least_memory(*menu)};
+      step = {cheapest(*menu, 0).cost, least_ramp(*menu), cheapest(*menu, dual.price).cost,
+              least_memory(*menu)};
       last = menu;
     }
-    rest[l] = {rest[l + 1].load + step.load, rest[l + 1].priced + step.priced,
-               rest[l + 1].memory + step.memory};
+    rest[l] = {rest[l + 1].load + step.load, rest[l + 1].ramp + step.ramp,
+               rest[l + 1].priced + step.priced, rest[l + 1].memory + step.memory};
   }
-  if (rest[0].memory > budget) return {};
+  if (rest[0].memory > budget) return nothing_better();
 
   const Transitions& transitions = *problem.transitions;
   std::vector<Node> arena;
@@ -181,10 +200,13 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
   for (std::size_t l = 0; l < depth; ++l) {
     const LayerMenu& menu = *problem.layers[l];
     const Rest& after = rest[l + 1];
+    const bool repeats = l > 0 && problem.layers[l - 1] == &menu;
     candidates.clear();
     const auto extend = [&](const Node* from, int parent) {
       for (std::size_t o = 0; o < menu.options.size(); ++o) {
         const LayerOption& option = menu.options[o];
+        // Equal layers of one layout may change places: one order stands for all.
+        if (repeats && option.layout == from->layout && static_cast<int>(o) < from->option) continue;
         Node node{option.ramp,   option.load,          option.memory, option.workspace,
                   option.layout, static_cast<int>(o), parent};
         if (from != nullptr) {
@@ -194,7 +216,7 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
           node.workspace = std::max(node.workspace, from->workspace);
         }
         if (node.memory + node.workspace + after.memory > problem.budget) continue;
-        if (node.load + after.load >= limit) continue;
+        if (node.load + after.load >= limit || node.ramp + after.ramp >= problem.ramp_limit) continue;
         const double priced = node.load + dual.price * static_cast<double>(node.memory) +
                               after.priced - dual.price * static_cast<double>(budget);
         if (priced >= limit + slack) continue;
@@ -233,8 +255,9 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
       at = arena[static_cast<std::size_t>(at)].parent;
     }
     points.push_back(std::move(point));
+    if (problem.load_alone) break;
   }
-  return points;
+  return points.empty() ? nothing_better() : points;
 }
 
 void drop_dominated(LayerMenu& menu) {

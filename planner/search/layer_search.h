@@ -3,6 +3,8 @@
 // Pareto frontiers of time and memory. docs/design/0002 has the argument why nothing is lost.
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,6 +50,8 @@ struct SegmentProblem {
   const Transitions* transitions = nullptr;
   std::int64_t budget = 0;                   // for memory + workspace
   double load_limit = 0;                     // points with a load at or above it are of no use
+  double ramp_limit = std::numeric_limits<double>::infinity();  // nor with such a ramp
+  bool load_alone = false;                   // only the point of least load is asked for
 };
 
 struct SegmentPoint {
@@ -61,6 +65,9 @@ struct SegmentPoint {
 // Every Pareto point of (ramp, load) that fits the budget and stays below the limit, least load first;
 // empty where there is none.
 std::vector<SegmentPoint> search_segment(const SegmentProblem& problem);
+
+// A good point, quickly: the dual's choice, mended until it fits and then improved layer by layer.
+std::optional<SegmentPoint> quick_segment(const SegmentProblem& problem);
 
 // A lower bound of any fitting segment's load (infinity where none fits): the Lagrangian dual of the
 // memory constraint, tight to about one layer's difference between two options.

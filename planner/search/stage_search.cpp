@@ -11,6 +11,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+SegmentProblem segment_of(const PipelineProblem& problem, int stage,
+                          const std::vector<const LayerMenu*>& layers) {
+  const StageMenus& menus = problem.stages[static_cast<std::size_t>(stage)];
+  return {.layers = layers,
+          .transitions = &menus.transitions,
+          .budget = menus.budget,
+          .load_limit = kInfinity};
+}
+
 struct Least {
   double ramp = kInfinity, load = kInfinity;
 
@@ -104,10 +113,6 @@ class Solver {
     return {stage, alike ? -1 - *first : begin, count};
   }
 
-  SegmentProblem segment(int stage, const std::vector<const LayerMenu*>& layers, double limit) const {
-    const StageMenus& menus = problem_.stages[static_cast<std::size_t>(stage)];
-    return {layers, &menus.transitions, menus.budget, limit};
-  }
 
   // What a stage's load may reach when all others ramp as cheaply as they can.
   double load_limit(int begin, int count) const {
@@ -115,9 +120,17 @@ class Solver {
     return limit_ - (bounds_.ramp(0, blocks_) - bounds_.ramp(begin, begin + count));
   }
 
+  // What its ramp may reach when, besides, the bottleneck is no worse than the mean.
+  double ramp_limit(int begin, int count) const {
+    if (!problem_.ramp_after || stages_ == 1) return kInfinity;
+    const double ramps = bounds_.ramp(0, blocks_);
+    const double excess = (bounds_.load(0, blocks_) - ramps) / stages_;
+    return limit_ - (ramps - bounds_.ramp(begin, begin + count)) - std::max(0.0, excess);
+  }
+
   bool could_fit(int stage, int begin, int count) const {
     const auto layers = stage_layers(problem_, stage, begin, count);
-    return segment_load_bound(segment(stage, layers, kInfinity)) < load_limit(begin, count);
+    return segment_load_bound(segment_of(problem_, stage, layers)) < load_limit(begin, count);
   }
 
   // Could the stages together take all blocks? Asked of bounds alone, where blocks are alike.
@@ -152,8 +165,11 @@ class Solver {
     const auto found = segments_.find(k);
     if (found != segments_.end()) return found->second;
     const auto layers = stage_layers(problem_, stage, begin, count);
-    auto solved = search_segment(segment(stage, layers, load_limit(begin, count)));
-    return segments_.emplace(k, std::move(solved)).first->second;
+    SegmentProblem segment = segment_of(problem_, stage, layers);
+    segment.load_limit = load_limit(begin, count);
+    segment.ramp_limit = ramp_limit(begin, count);
+    segment.load_alone = stages_ == 1 && bounds_.ramp(0, blocks_) == 0;
+    return segments_.emplace(k, search_segment(segment)).first->second;
   }
 
   static void insert(Frontier& frontier, const State& state) {
@@ -227,15 +243,30 @@ PathState extend(const PathState& before, double ramp, double load, bool ramp_af
   return {before.sum + ramp, std::max(before.worst, before.sum + load)};
 }
 
-std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit) {
-  std::optional<PipelineSolution> best;
-  if (problem.stages.size() > 1) {
-    // Even cuts are close in most problems: their time bounds the rest of the search.
-    const std::vector<int> even = even_cuts(problem);
-    if (even.empty()) return std::nullopt;
-    best = search_cuts(problem, even, limit);
-    if (best) limit = best->time;
+std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem) {
+  PipelineSolution solution;
+  solution.blocks = even_cuts(problem);
+  if (solution.blocks.empty()) return std::nullopt;
+  PathState path;
+  int begin = 0;
+  for (int stage = 0; stage < static_cast<int>(problem.stages.size()); ++stage) {
+    const int count = solution.blocks[static_cast<std::size_t>(stage)];
+    const auto layers = stage_layers(problem, stage, begin, count);
+    auto point = quick_segment(segment_of(problem, stage, layers));
+    if (!point) return std::nullopt;
+    path = extend(path, point->ramp, point->load, problem.ramp_after);
+    solution.stages.push_back(std::move(*point));
+    begin += count;
   }
+  solution.time = path.time(problem.ramp_after);
+  return solution;
+}
+
+std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit) {
+  // What is found quickly bounds what is left to find.
+  std::optional<PipelineSolution> best = quick_pipeline(problem);
+  if (best && best->time >= limit) best.reset();
+  if (best) limit = best->time;
   if (auto better = Solver(problem, limit, nullptr).run()) best = std::move(better);
   return best;
 }

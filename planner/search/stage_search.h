@@ -42,7 +42,9 @@ PathState extend(const PathState& before, double ramp, double load, bool ramp_af
 
 // The fastest solution below `limit`; none where nothing fits below it.
 std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit);
-// The same for given cuts.
+// A good solution, quickly: even cuts and each stage's quick choice.
+std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem);
+// The fastest for given cuts.
 std::optional<PipelineSolution> search_cuts(const PipelineProblem& problem,
                                             const std::vector<int>& cuts, double limit);
 // A lower bound that needs no search: memory is ignored, and the bottleneck is the mean.

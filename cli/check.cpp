@@ -1,0 +1,138 @@
+// braid check: is a plan legal, does it still belong to this model and cluster, does it fit, and
+// are its figures today's?
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "cli/common.h"
+#include "cli/reprice.h"
+#include "cli/verbs.h"
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/core/text.h"
+#include "planner/explain/summary.h"
+
+namespace braid::cli {
+namespace {
+
+struct CheckFlags {
+  std::string plan, model, cluster, profile;
+  std::string format = "text";
+};
+
+// Both as flat lists of JSON pointers, so that the first difference has a name.
+void expect_same(const Json& planned, const Json& given, const std::string& what,
+                 const CheckFlags& flags, const std::string& file) {
+  const Json a = planned.flatten();
+  const Json b = given.flatten();
+  const auto value = [](const Json& flat, const std::string& key) {
+    return flat.contains(key) ? flat.at(key).dump(-1, ' ', false, Json::error_handler_t::replace)
+                              : std::string("nothing");
+  };
+  const auto compare = [&](const Json& keys) {
+    for (const auto& [key, unused] : keys.items()) {
+      if (key == "/name" || value(a, key) == value(b, key)) continue;
+      throw Error(
+          {.what = fmt::format("the plan was made for another {}: {} is {} there and {} in {}",
+                               what, key, value(a, key), value(b, key), file),
+           .where = fmt::format("{}: {}", flags.plan, what),
+           .fix = fmt::format("plan again with --{} {}", what, file)});
+    }
+  };
+  compare(a);
+  compare(b);
+}
+
+void compare_inputs(const Plan& plan, const CheckFlags& flags) {
+  if (!flags.model.empty()) {
+    // A plan may have been asked for at another length than the model's usual one.
+    const Model given = read_model(flags.model, plan.model.sequence);
+    expect_same(to_json(plan.model), to_json(given), "model", flags, flags.model);
+  }
+  if (!flags.cluster.empty()) {
+    const Cluster given = read_cluster(flags.cluster);
+    const int devices = plan.cluster.num_devices();
+    if (devices > given.num_devices())
+      throw Error({.what = fmt::format("the plan needs {} devices, the cluster has {}", devices,
+                                       given.num_devices()),
+                   .where = fmt::format("{}: cluster", flags.plan),
+                   .fix = fmt::format("plan again with --cluster {}", flags.cluster)});
+    expect_same(to_json(plan.cluster), to_json(shrink(given, devices)), "cluster", flags,
+                flags.cluster);
+  }
+}
+
+std::string check_text(const Plan& plan, const Plan& fresh, const CheckFlags& flags) {
+  const RenderOptions look = terminal_options();
+  const auto yes = [&](std::string_view text) { return paint(text, Tone::good, look); };
+  const auto no = [&](std::string_view text) { return paint(text, Tone::bad, look); };
+  Table table({Align::left, Align::left, Align::left});
+  table.add({"plan", yes("legal"), shape_line(plan)});
+  if (!flags.model.empty()) table.add({"model", yes("same"), printable(flags.model)});
+  if (!flags.cluster.empty()) table.add({"cluster", yes("same"), printable(flags.cluster)});
+  for (std::size_t i = 0; i < fresh.prediction.stages.size(); ++i) {
+    const StagePrediction& stage = fresh.prediction.stages[i];
+    table.add({fmt::format("stage {}", i),
+               stage.peak <= stage.budget ? yes("fits") : no("does not fit"),
+               fmt::format("{} of {}", format_bytes(stage.peak), format_bytes(stage.budget))});
+  }
+  const std::string now = format_seconds(fresh.prediction.iteration);
+  if (same_prediction(plan, fresh)) {
+    table.add({"prediction", yes("current"), now});
+  } else {
+    table.add({"prediction", no("stale"),
+               fmt::format("{} in the file, {} priced anew",
+                           format_seconds(plan.prediction.iteration), now)});
+  }
+  return table.text();
+}
+
+Json check_json(const Plan& plan, const Plan& fresh) {
+  Json stages = Json::array();
+  for (const StagePrediction& stage : fresh.prediction.stages)
+    stages.push_back({{"fits", stage.peak <= stage.budget},
+                      {"peak_memory_bytes", stage.peak.value()},
+                      {"budget_bytes", stage.budget.value()}});
+  return {{"status", first_overflow(fresh.prediction) ? "infeasible" : "ok"},
+          {"legal", true},
+          {"current", same_prediction(plan, fresh)},
+          {"stored_iteration_seconds", plan.prediction.iteration.value()},
+          {"iteration_seconds", fresh.prediction.iteration.value()},
+          {"stages", std::move(stages)}};
+}
+
+int run_check(const CheckFlags& flags) {
+  const Format format = read_format(flags.format);
+  const Plan plan = read_plan(flags.plan);  // reading verifies
+  compare_inputs(plan, flags);
+  const Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
+  if (format == Format::json) {
+    print(check_json(plan, fresh));
+  } else {
+    print(check_text(plan, fresh, flags));
+  }
+  return first_overflow(fresh.prediction) ? kInfeasible : kOk;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Run& run) {
+  const auto flags = std::make_shared<CheckFlags>();
+  CLI::App* verb = app.add_subcommand("check", "is a plan legal, current, and does it fit?");
+  const auto option = [verb](const char* name, std::string& value, const char* type,
+                             const char* text) {
+    return verb->add_option(name, value, text)->type_name(type);
+  };
+  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
+  option("--model", flags->model, "FILE", "the model it should be for");
+  option("--cluster", flags->cluster, "FILE", "the cluster it should be for");
+  option("--profile", flags->profile, "FILE", "price the plan with this profile");
+  option("--format", flags->format, "NAME", "text (default) or json");
+  verb->footer(
+      "\nExample:\n  braid check plan.json --model configs/models/llama2-7b.json\n"
+      "\nExit status: 0 it fits, 3 it does not, 2 it is illegal or for something else.");
+  verb->callback([flags, &run] { run = [flags] { return run_check(*flags); }; });
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,145 @@
+#include "cli/common.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/core/text.h"
+#include "planner/profile/fingerprint.h"
+
+namespace braid::cli {
+namespace {
+
+constexpr int kUsualWidth = 100;
+
+int terminal_width() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
+  return std::clamp<int>(size.ws_col, 60, 160);
+}
+
+// `what` is "model" or "cluster", and so are its flag and the profile's key.
+[[noreturn]] void missing(const std::string& what, const std::optional<LoadedProfile>& profile) {
+  const std::string flag = "--" + what;
+  if (profile)
+    throw Error({.what = fmt::format("the profile carries no {}", what),
+                 .where = fmt::format("{}: {}", profile->reference.file, what),
+                 .fix = fmt::format("pass {} FILE beside it", flag)});
+  throw Error({.what = fmt::format("no {} is given", what),
+               .where = flag,
+               .fix = fmt::format("pass {} FILE, or a --profile that carries one", flag)});
+}
+
+}  // namespace
+
+std::optional<std::int64_t> read_count(const std::string& text, const std::string& flag,
+                                       IntRange range) {
+  if (text.empty()) return std::nullopt;
+  std::int64_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status == std::errc::invalid_argument || end != text.data() + text.size())
+    throw Error({.what = fmt::format("'{}' is not a whole number", text),
+                 .where = flag,
+                 .fix = fmt::format("write a whole number from {} on", range.low)});
+  if (status != std::errc() || number < range.low || number > range.high)
+    throw Error({.what = fmt::format("{} is out of range", text),
+                 .where = flag,
+                 .fix = fmt::format("write a whole number from {} to {}", range.low, range.high)});
+  return number;
+}
+
+std::optional<Bytes> read_memory(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const Bytes size = parse_bytes(text, "--memory");
+  if (size == Bytes(0))
+    throw Error({.what = "a device without memory holds no plan",
+                 .where = "--memory",
+                 .fix = "write for example 80GiB, or leave --memory out to use all there is"});
+  return size;
+}
+
+std::size_t read_choice(const std::string& text, const std::string& flag,
+                        const std::vector<std::string>& names) {
+  const Json value = text;
+  return JsonValue(value, flag).choice(names);
+}
+
+Format read_format(const std::string& text) {
+  return static_cast<Format>(read_choice(text, "--format", {"text", "json"}));
+}
+
+bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) != 0; }
+
+RenderOptions terminal_options() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool color = is_terminal(stdout) && (no_color == nullptr || *no_color == '\0');
+  return {.color = color, .width = terminal_width()};
+}
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0)
+    throw Error({.what = fmt::format("cannot write the answer: {}", std::strerror(errno)),
+                 .where = "standard output",
+                 .fix = "check where it is redirected to"});
+}
+
+void print(const Json& json) {
+  print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void note(const std::string& text) { fmt::print(stderr, "braid: {}\n", text); }
+
+void expect_writable(const std::filesystem::path& file, const std::string& flag) {
+  std::error_code code;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  const auto fail = [&](std::string what, std::string fix) {
+    throw Error({.what = std::move(what),
+                 .where = fmt::format("{} {}", flag, file.string()),
+                 .fix = std::move(fix)});
+  };
+  if (std::filesystem::is_directory(file, code))
+    fail("this is a folder, not a file", "name a file inside it");
+  if (!std::filesystem::is_directory(folder, code))
+    fail(fmt::format("the folder '{}' does not exist", folder.string()), "create it first");
+}
+
+LoadedProfile load_profile(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  return {profile_from_json(parse_json(text, file.string()), file.string()),
+          {file.string(), fingerprint(text)}};
+}
+
+Task load_task(const TaskFlags& flags) {
+  const std::int64_t sequence = read_count(flags.sequence, "--seq").value_or(0);
+  const auto devices = read_count(flags.devices, "--devices", {1, 1 << 20});
+  Task task;
+  if (!flags.profile.empty()) task.profile = load_profile(flags.profile);
+
+  if (!flags.model.empty()) {
+    task.model = read_model(flags.model, sequence);
+  } else {
+    if (!task.profile || !task.profile->profile.model) missing("model", task.profile);
+    const Model& carried = *task.profile->profile.model;
+    task.model = sequence == 0 ? carried : with_sequence(carried, sequence);
+  }
+  if (!flags.cluster.empty()) {
+    task.cluster = read_cluster(flags.cluster);
+  } else {
+    if (!task.profile || !task.profile->profile.cluster) missing("cluster", task.profile);
+    task.cluster = *task.profile->profile.cluster;
+  }
+  if (devices) task.cluster = shrink(task.cluster, static_cast<int>(*devices));
+  return task;
+}
+
+}  // namespace braid::cli

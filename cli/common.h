@@ -1,0 +1,58 @@
+#pragma once
+// What several verbs share: flags as text, files, the terminal. Flags stay text until a verb reads
+// them, so that a mistake in one is told like any other: what, where and how to fix it.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/core/json.h"
+#include "planner/core/units.h"
+#include "planner/explain/layout.h"
+#include "planner/plan/plan.h"
+#include "planner/profile/profile.h"
+
+namespace braid::cli {
+
+// A flag that was not given is empty text.
+std::optional<std::int64_t> read_count(const std::string& text, const std::string& flag,
+                                       IntRange range = kPositive);
+std::optional<Bytes> read_memory(const std::string& text);
+// The index of the name; an Error lists them all.
+std::size_t read_choice(const std::string& text, const std::string& flag,
+                        const std::vector<std::string>& names);
+
+enum class Format { text, json };
+Format read_format(const std::string& text);
+
+// Color and width as standard output's terminal has them; NO_COLOR is respected.
+RenderOptions terminal_options();
+bool is_terminal(std::FILE* stream);
+// To standard output; an Error where that fails (a full disk behind a redirection).
+void print(const std::string& text);
+// Bytes of a name that are no UTF-8 become U+FFFD: a file's name may hold any.
+void print(const Json& json);
+void note(const std::string& text);  // one line on standard error
+
+// Fails before hours of work rather than after: the folder of an output file must exist.
+void expect_writable(const std::filesystem::path& file, const std::string& flag);
+
+struct LoadedProfile {
+  Profile profile;
+  ProfileReference reference;
+};
+LoadedProfile load_profile(const std::filesystem::path& file);
+
+// Where the model and the cluster come from: their own files, or a profile that carries them.
+struct TaskFlags {
+  std::string model, cluster, profile, sequence, devices;
+};
+struct Task {
+  Model model;
+  Cluster cluster;
+  std::optional<LoadedProfile> profile;
+};
+Task load_task(const TaskFlags& flags);
+
+}  // namespace braid::cli

@@ -1,0 +1,67 @@
+// braid import: another system's measurements as a Braid profile.
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "cli/common.h"
+#include "cli/verbs.h"
+#include "planner/core/json.h"
+#include "planner/profile/galvatron_import.h"
+
+namespace braid::cli {
+namespace {
+
+struct GalvatronFlags {
+  std::string hardware, model, layers, nodes, devices_per_node, out;
+};
+
+int run_galvatron(const GalvatronFlags& flags) {
+  constexpr IntRange kMachines{1, 1 << 16};
+  GalvatronSource source;
+  source.layers = parse_galvatron_layers(flags.layers);
+  source.nodes = static_cast<int>(read_count(flags.nodes, "--nodes", kMachines).value_or(1));
+  source.devices_per_node = static_cast<int>(
+      read_count(flags.devices_per_node, "--gpus-per-node", {1, 1024}).value_or(8));
+  source.hardware = flags.hardware;
+  source.model = flags.model;
+  expect_writable(flags.out, "--out");
+  const Profile profile = import_galvatron(source);
+  write_text(flags.out, to_json(profile).dump(1) + "\n");
+  print(fmt::format("{}: {} layer types, {} bandwidths, {} collectives\n", printable(flags.out),
+                    profile.layers.size(), profile.bandwidths.size(), profile.collectives.size()));
+  return kOk;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Run& run) {
+  CLI::App* verb =
+      app.add_subcommand("import", "turn another system's measurements into a profile");
+  verb->require_subcommand(1);
+  const auto flags = std::make_shared<GalvatronFlags>();
+  CLI::App* galvatron =
+      verb->add_subcommand("galvatron", "files that Hetu-Galvatron's profiler wrote");
+  const auto option = [galvatron](const char* name, std::string& value, const char* type,
+                                  const char* text) {
+    return galvatron->add_option(name, value, text)->type_name(type);
+  };
+  option("--hardware", flags->hardware, "FOLDER",
+         "allreduce_bandwidth_*, p2p_bandwidth_*, sp_time_*")
+      ->required();
+  option("--model-profile", flags->model, "FOLDER", "computation_profiling_*, memory_profiling_*")
+      ->required();
+  option("--layers", flags->layers, "H:S:N", "hidden:sequence:layers of each type, with commas")
+      ->required();
+  option("--nodes", flags->nodes, "N", "nodes that were profiled (default 1)");
+  option("--gpus-per-node", flags->devices_per_node, "N", "devices of a node (default 8)");
+  option("--out", flags->out, "FILE", "the profile to write")->required();
+  galvatron->footer(
+      "\nExample:\n"
+      "  braid import galvatron --hardware hardware --model-profile llama-7b \\\n"
+      "             --layers 4096:2048:32 --nodes 1 --gpus-per-node 8 --out profile.json\n"
+      "  braid plan --profile profile.json --cost galvatron --global-batch 64");
+  galvatron->callback([flags, &run] { run = [flags] { return run_galvatron(*flags); }; });
+}
+
+}  // namespace braid::cli

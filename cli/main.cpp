@@ -1,0 +1,125 @@
+// The program: one verb a file beside this one. Here are the command line itself, its mistakes and
+// the exit status.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "cli/common.h"
+#include "cli/verbs.h"
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+
+namespace braid::cli {
+namespace {
+
+constexpr const char* kVersion = "0.1.0";  // tests/cli holds it against CMakeLists.txt
+
+constexpr const char* kFooter =
+    "\nExample:\n"
+    "  braid plan --model configs/models/llama2-7b.json \\\n"
+    "             --cluster configs/clusters/a100-80g-8.json --global-batch 64 --out plan.json\n"
+    "  braid explain plan.json --seq 8192\n"
+    "\n'braid VERB --help' has the flags of a verb and an example.\n"
+    "Exit status: 0 done, 2 a mistake in what was given, 3 no plan fits, 1 a bug of ours.";
+
+int report(const Mistake& mistake) {
+  fmt::print(stderr, "braid: error: {}\n", mistake.what);
+  if (!mistake.where.empty()) fmt::print(stderr, "  where: {}\n", mistake.where);
+  if (!mistake.fix.empty()) fmt::print(stderr, "  fix:   {}\n", mistake.fix);
+  return kBadInput;
+}
+
+// The verb that was chosen, however deep ("import galvatron").
+const CLI::App& chosen(const CLI::App& app) {
+  const auto verbs = app.get_subcommands();
+  return verbs.empty() ? app : chosen(*verbs.front());
+}
+
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
+
+// Names of flags, or of verbs where one is awaited.
+std::vector<std::string> names_in(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// What CLI11 objects to, in our words.
+Mistake mistake_of(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App& verb = chosen(app);
+  const std::string name = full_name(verb);
+  const std::string help = fmt::format("'{} --help' shows what it takes", name);
+  const auto left = app.remaining(true);
+  if (!left.empty()) {
+    const std::string near = nearest(left.front(), names_in(verb));
+    const bool flag = left.front().starts_with('-');
+    return {
+        fmt::format("{} '{}' is not known here{}",
+                    flag                               ? "the flag"
+                    : verb.get_subcommands({}).empty() ? "the argument"
+                                                       : "the verb",
+                    left.front(), near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+        name, help};
+  }
+  if (error.get_name() == "RequiredError") {
+    if (!verb.get_subcommands({}).empty())
+      return {"no verb is given", name, fmt::format("write one of {}", join(names_in(verb), ", "))};
+    const std::string what = error.what();
+    const std::string missing = what.substr(0, what.find(' '));
+    return {fmt::format("{} is missing", missing), name, fmt::format("add {}; {}", missing, help)};
+  }
+  return {error.what(), name, help};
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app("Finds the fastest hybrid-parallel training plan for a Transformer that fits.",
+               "braid");
+  app.set_version_flag("--version", fmt::format("braid {}", kVersion));
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  Run run;
+  add_plan(app, run);
+  add_explain(app, run);
+  add_check(app, run);
+  add_simulate(app, run);
+  add_import(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help and --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return report(mistake_of(error, app));
+  }
+  return run();
+}
+
+// internal_check has printed what broke and where; the shell gets the promised status.
+extern "C" void on_abort(int) { std::_Exit(kInternal); }
+
+}  // namespace
+}  // namespace braid::cli
+
+int main(int argc, char** argv) {
+  namespace cli = braid::cli;
+  std::signal(SIGABRT, cli::on_abort);
+  try {
+    return cli::run_program(argc, argv);
+  } catch (const braid::Error& error) {
+    return cli::report(error.mistake());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "braid: error: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "braid: internal error: {}; please report it\n", error.what());
+  }
+  return cli::kInternal;
+}

@@ -1,0 +1,227 @@
+// braid plan: from a model and a cluster to the fastest plan that fits.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "cli/common.h"
+#include "cli/verbs.h"
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/core/text.h"
+#include "planner/explain/json.h"
+#include "planner/explain/text.h"
+#include "planner/explain/tree.h"
+#include "planner/search/search.h"
+
+namespace braid::cli {
+namespace {
+
+struct PlanFlags {
+  TaskFlags task;
+  std::string memory, global_batch, precision, cost;
+  std::string algorithm = "exact";
+  std::string threads, max_tp, max_cp, max_pp;
+  std::vector<std::string> schedules, rules_off;
+  bool no_recompute = false;
+  bool tree = false;
+  std::string format = "text";
+  std::string out;
+};
+
+std::atomic<bool> stop{false};
+
+// The first Ctrl-C asks for the best plan so far, the second one ends the program.
+extern "C" void on_interrupt(int) {
+  stop = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+// A line on standard error for whoever waits: redrawn on a terminal, every two seconds in a log.
+class ProgressLine {
+ public:
+  ProgressLine() : terminal_(is_terminal(stderr)) {}
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine() {
+    if (terminal_ && shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+  void show(const SearchProgress& progress) {
+    const std::lock_guard lock(mutex_);  // searches report from several threads
+    const auto now = Clock::now();
+    const auto pause = shown_ && terminal_ ? std::chrono::milliseconds(100) : quiet();
+    if (now - last_ < pause) return;
+    last_ = now;
+    shown_ = true;
+    const std::string best =
+        progress.best ? fmt::format(", best {} an iteration", format_seconds(*progress.best)) : "";
+    const std::string line = fmt::format("braid: {} of {} configurations{}{}", progress.done,
+                                         progress.total, best, stop ? ", stopping" : "");
+    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\x1b[K" : "", line, terminal_ ? "" : "\n");
+    std::fflush(stderr);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Silent for a first second: most searches end before it is over.
+  std::chrono::milliseconds quiet() const {
+    return std::chrono::milliseconds(shown_ ? 2000 : 1000);
+  }
+
+  bool terminal_;
+  bool shown_ = false;
+  std::mutex mutex_;
+  Clock::time_point last_ = Clock::now();
+};
+
+constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron};
+constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32};
+constexpr ScheduleKind kSchedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                                       ScheduleKind::interleaved, ScheduleKind::zero_bubble};
+
+template <class Enum, std::size_t n>
+Enum read_enum(const std::string& text, const std::string& flag, const Enum (&values)[n]) {
+  std::vector<std::string> names;
+  for (const Enum value : values) names.push_back(name_of(value));
+  return values[read_choice(text, flag, names)];
+}
+
+int read_limit(const std::string& text, const std::string& flag) {
+  return static_cast<int>(read_count(text, flag, {1, 1 << 20}).value_or(0));
+}
+
+SpaceOptions space_options(const PlanFlags& flags) {
+  SpaceOptions space;
+  for (const std::string& name : flags.rules_off) space.rules_off.push_back(rule_named(name));
+  for (const std::string& name : flags.schedules)
+    space.schedules.push_back(read_enum(name, "--schedule", kSchedules));
+  space.max_tp = read_limit(flags.max_tp, "--max-tp");
+  space.max_cp = read_limit(flags.max_cp, "--max-cp");
+  space.max_pp = read_limit(flags.max_pp, "--max-pp");
+  space.recompute = !flags.no_recompute;
+  return space;
+}
+
+// All that needs no file, so that a mistake in a flag is told before a long file is read.
+SearchOptions search_options(const PlanFlags& flags) {
+  SearchOptions options;
+  options.algorithm =
+      static_cast<Algorithm>(read_choice(flags.algorithm, "--algorithm", algorithm_names()));
+  const std::string usual_cost = flags.task.profile.empty() ? "roofline" : "measured";
+  options.cost = read_enum(flags.cost.empty() ? usual_cost : flags.cost, "--cost", kCosts);
+  options.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
+  options.global_batch = read_count(flags.global_batch, "--global-batch").value_or(1);
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  options.threads =
+      static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+  if (!flags.precision.empty())
+    options.precision = read_enum(flags.precision, "--precision", kPrecisions);
+  options.space = space_options(flags);
+  if (options.cost != CostKind::roofline && flags.task.profile.empty())
+    throw Error({.what = fmt::format("the cost '{}' needs a profile", name_of(options.cost)),
+                 .where = "--cost",
+                 .fix = "pass --profile FILE, or use --cost roofline"});
+  return options;
+}
+
+SearchResult run_search(const Task& task, SearchOptions options) {
+  ProgressLine line;
+  options.progress = [&line](const SearchProgress& progress) { line.show(progress); };
+  options.stop = &stop;
+  std::signal(SIGINT, on_interrupt);
+  SearchResult result =
+      search(task.model, task.cluster, task.profile ? &task.profile->profile : nullptr, options);
+  std::signal(SIGINT, SIG_DFL);
+  if (task.profile && options.cost != CostKind::roofline) {
+    if (result.plan) result.plan->profile = task.profile->reference;
+    if (result.infeasible) result.infeasible->closest.profile = task.profile->reference;
+    for (Alternative& alternative : result.alternatives)
+      alternative.plan.profile = task.profile->reference;
+  }
+  return result;
+}
+
+int run_plan(const PlanFlags& flags) {
+  const Format format = read_format(flags.format);
+  SearchOptions options = search_options(flags);
+  if (!flags.out.empty()) expect_writable(flags.out, "--out");
+  const Task task = load_task(flags.task);
+  if (task.profile) {
+    options.gradient_precision = task.profile->profile.gradient_precision;
+    if (flags.precision.empty()) options.precision = task.profile->profile.precision;
+  }
+
+  std::optional<DecisionTree> tree;
+  if (flags.tree) tree = build_tree(task.model, task.cluster, options.global_batch, options.space);
+  const SearchResult result = run_search(task, options);
+  if (result.plan && !flags.out.empty()) write_text(flags.out, plan_text(*result.plan));
+
+  if (format == Format::json) {
+    Json answer = result_json(result);
+    if (tree) answer["tree"] = tree_json(*tree);
+    print(answer);
+  } else {
+    const RenderOptions look = terminal_options();
+    if (tree) print(render_tree(*tree, look) + '\n');
+    print(render_text(result, look));
+    if (result.plan && !flags.out.empty())
+      print(fmt::format("\nThe plan is in {}.\n", printable(flags.out)));
+  }
+  if (result.plan) return kOk;
+  return result.infeasible ? kInfeasible : kInterrupted;
+}
+
+void add_flags(CLI::App& verb, PlanFlags& flags) {
+  const auto option = [&verb](const char* name, auto& value, const char* type, const char* text) {
+    return verb.add_option(name, value, text)->type_name(type);
+  };
+  option("--model", flags.task.model, "FILE", "Hugging Face config.json or Braid model");
+  option("--cluster", flags.task.cluster, "FILE", "nodes, devices and links");
+  option("--profile", flags.task.profile, "FILE",
+         "measured figures; one that carries model and cluster needs neither flag");
+  option("--global-batch", flags.global_batch, "N", "samples of one iteration")->required();
+  option("--seq", flags.task.sequence, "N", "tokens of a sample (default: the model's)");
+  option("--devices", flags.task.devices, "N", "use only the cluster's first N devices");
+  option("--memory", flags.memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
+  option("--precision", flags.precision, "NAME", "bf16 (default) or fp32");
+  option("--algorithm", flags.algorithm, "NAME",
+         "exact (default), galvatron, bmw, or a baseline: dp, zero3, tp, pp, megatron-3d");
+  option("--cost", flags.cost, "NAME",
+         "measured (default with a profile), roofline (without) or galvatron");
+  option("--schedule", flags.schedules, "NAME",
+         "gpipe, 1f1b, interleaved, zero_bubble; several with commas (default: all)")
+      ->delimiter(',');
+  option("--max-tp", flags.max_tp, "N", "at most N ways of tensor parallelism");
+  option("--max-cp", flags.max_cp, "N", "at most N ways of context parallelism");
+  option("--max-pp", flags.max_pp, "N", "at most N pipeline stages");
+  verb.add_flag("--no-recompute", flags.no_recompute, "never trade time for memory");
+  option("--no-rule", flags.rules_off, "NAME", "switch a pruning rule off; --tree names them")
+      ->delimiter(',');
+  verb.add_flag("--tree", flags.tree, "show what is searched and what was pruned, with reasons");
+  option("--threads", flags.threads, "N", "search with N threads (default: all cores)");
+  option("--format", flags.format, "NAME", "text (default) or json");
+  option("--out", flags.out, "FILE", "write the plan there");
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Run& run) {
+  const auto flags = std::make_shared<PlanFlags>();
+  CLI::App* verb = app.add_subcommand("plan", "find the fastest plan that fits");
+  add_flags(*verb, *flags);
+  verb->footer(
+      "\nExample:\n"
+      "  braid plan --model configs/models/llama2-7b.json \\\n"
+      "             --cluster configs/clusters/a100-80g-8.json --global-batch 64 --memory 40GiB\n"
+      "\nCtrl-C ends the search with the best plan so far and its gap.");
+  verb->callback([flags, &run] { run = [flags] { return run_plan(*flags); }; });
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,132 @@
+#include "cli/reprice.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/cost/make_cost_model.h"
+#include "planner/simulate/price_plan.h"
+
+namespace braid::cli {
+namespace {
+
+constexpr double kSame = 1e-9;  // relative; the order of a sum may differ, prices may not
+
+void change_batch(Plan& plan, std::int64_t batch) {
+  const std::int64_t step = plan.micro_batch() * (plan.shape.chunks > 1 ? plan.shape.stages : 1);
+  const std::int64_t micro_batches = batch / plan.micro_batch();
+  if (batch % step != 0 || micro_batches > std::int64_t{1} << 30)
+    throw Error(
+        {.what = fmt::format("a global batch of {} is not made of this plan's micro-batches "
+                             "of {} samples",
+                             batch, plan.micro_batch()),
+         .where = "--global-batch",
+         .fix = fmt::format("choose a multiple of {}, or plan anew: braid plan "
+                            "--global-batch {}",
+                            step, batch)});
+  plan.global_batch = batch;
+  plan.shape.micro_batches = static_cast<int>(micro_batches);
+}
+
+void change_devices(Plan& plan, int devices) {
+  const int before = plan.cluster.num_devices();
+  plan.cluster = shrink(plan.cluster, devices);
+  for (StagePlan& stage : plan.stages)
+    for (Strategy& s : stage.strategies) {
+      const std::int64_t scaled_dp = std::int64_t{s.dp} * devices;
+      if (scaled_dp % before != 0)
+        throw Error({.what = fmt::format("'{}' cannot be stretched from {} to {} devices: its "
+                                         "replicas do not scale",
+                                         to_string(s), before, devices),
+                     .where = "--devices",
+                     .fix = fmt::format("plan anew: braid plan --devices {}", devices)});
+      s.dp = static_cast<int>(scaled_dp / before);
+      // One replica has nobody to share its states with: ZeRO then names the same layout as none.
+      if (s.replicas() == 1) s.zero = Zero::none;
+    }
+}
+
+std::filesystem::path reference_path(const Plan& plan, const std::string& plan_file) {
+  const std::filesystem::path named = plan.profile->file;
+  std::error_code code;
+  if (named.is_absolute() || std::filesystem::exists(named, code)) return named;
+  // A plan and its profile that moved together are still together.
+  return std::filesystem::path(plan_file).parent_path() / named;
+}
+
+bool needs_profile(const Plan& plan) { return plan.cost != CostKind::roofline; }
+
+}  // namespace
+
+Plan changed(const Plan& plan, const WhatIf& question, const std::string& source) {
+  Plan result = plan;
+  if (question.sequence) result.model = with_sequence(plan.model, *question.sequence);
+  if (question.global_batch) change_batch(result, *question.global_batch);
+  if (question.devices) change_devices(result, static_cast<int>(*question.devices));
+  if (question.memory) result.memory_limit = *question.memory;
+  verify(result, fmt::format("{} under these flags", source));
+  return result;
+}
+
+bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given) {
+  if (!given.empty() || !needs_profile(plan)) return false;
+  std::error_code code;
+  return !plan.profile || !std::filesystem::exists(reference_path(plan, plan_file), code);
+}
+
+std::optional<LoadedProfile> profile_of(const Plan& plan, const std::string& plan_file,
+                                        const std::string& given) {
+  if (!given.empty()) return load_profile(given);
+  if (!needs_profile(plan)) return std::nullopt;
+  const auto fail = [&](std::string what) {
+    throw Error({.what = std::move(what),
+                 .where = fmt::format("{}: profile", plan_file),
+                 .fix = "pass --profile FILE to price the plan with"});
+  };
+  if (!plan.profile)
+    fail(fmt::format("the plan was priced as '{}' and names no profile", name_of(plan.cost)));
+  if (profile_missing(plan, plan_file, given))
+    fail(fmt::format("the profile '{}' that priced the plan is missing", plan.profile->file));
+  LoadedProfile loaded = load_profile(reference_path(plan, plan_file));
+  if (loaded.reference.fingerprint != plan.profile->fingerprint)
+    fail(fmt::format("the profile '{}' has changed since it priced the plan", plan.profile->file));
+  loaded.reference.file = plan.profile->file;
+  return loaded;
+}
+
+Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile) {
+  Plan fresh = plan;
+  if (profile) {
+    fresh.profile = profile->reference;
+    if (fresh.cost == CostKind::roofline) fresh.cost = CostKind::measured;
+  }
+  const auto cost =
+      make_cost_model({.kind = fresh.cost,
+                       .precision = fresh.precision,
+                       .gradient_precision = fresh.gradient_precision,
+                       .global_batch = fresh.global_batch},
+                      fresh.model, fresh.cluster, profile ? &profile->profile : nullptr);
+  fresh.prediction = price_plan(fresh, *cost);
+  if (!same_prediction(fresh, plan)) fresh.certificate = {};
+  return fresh;
+}
+
+bool same_prediction(const Plan& a, const Plan& b) {
+  const auto same = [](double x, double y) {
+    return std::abs(x - y) <= kSame * std::max(std::abs(x), std::abs(y));
+  };
+  const Prediction& p = a.prediction;
+  const Prediction& q = b.prediction;
+  if (!same(p.iteration.value(), q.iteration.value()) || p.stages.size() != q.stages.size())
+    return false;
+  for (std::size_t i = 0; i < p.stages.size(); ++i) {
+    const auto bytes = [](Bytes size) { return static_cast<double>(size.value()); };
+    if (!same(bytes(p.stages[i].peak), bytes(q.stages[i].peak))) return false;
+    if (!same(bytes(p.stages[i].budget), bytes(q.stages[i].budget))) return false;
+  }
+  return true;
+}
+
+}  // namespace braid::cli

@@ -1,0 +1,36 @@
+#pragma once
+// A plan that was read from a file, priced anew: as it stands, or under another question.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cli/common.h"
+#include "planner/plan/plan.h"
+
+namespace braid::cli {
+
+struct WhatIf {
+  std::optional<std::int64_t> sequence, global_batch, devices;
+  std::optional<Bytes> memory;
+  bool asked() const { return sequence || global_batch || devices || memory; }
+};
+
+// The same plan under the question: micro-batches keep their size and change their number, devices
+// change the replicas. Throws Error where the plan cannot be stretched so.
+Plan changed(const Plan& plan, const WhatIf& question, const std::string& source);
+
+// The profile that prices the plan: the one the user passes, otherwise the plan's own as long as it
+// is what it was. None for a plan that needs none. Throws Error for one that is gone or different:
+// old costs must not pass for new ones.
+std::optional<LoadedProfile> profile_of(const Plan& plan, const std::string& plan_file,
+                                        const std::string& given);
+// Whether the plan's own profile cannot be read, with none given in its place.
+bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given);
+
+// The plan with a fresh prediction. A certificate speaks of the prices it was made with, so it goes
+// where they changed.
+Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile);
+bool same_prediction(const Plan& a, const Plan& b);
+
+}  // namespace braid::cli

@@ -1,0 +1,185 @@
+#include "planner/cost/braid_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace braid {
+
+namespace {
+
+std::size_t index(Recompute recompute) { return static_cast<std::size_t>(recompute); }
+
+// Embedding and head were measured together: each is charged half.
+const MeasuredLayer* measured_layer(const Profile* profile, const LayerType& type, double& share) {
+  if (profile == nullptr) return nullptr;
+  if (const MeasuredLayer* own = profile->layer(type.name)) return own;
+  if (type.shape.kind != LayerKind::embedding && type.shape.kind != LayerKind::head) return nullptr;
+  share = 0.5;
+  return profile->layer("outside");
+}
+
+}  // namespace
+
+BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile* profile,
+                       const Settings& settings)
+    : model_(model),
+      cluster_(cluster),
+      profile_(profile),
+      settings_(settings),
+      network_(cluster, profile, settings.assumptions.link_efficiency),
+      overlap_(settings.assumptions.overlap_slowdown),
+      slack_(settings.assumptions.allocator_slack) {
+  if (profile != nullptr) {
+    overlap_ = profile->overlap_slowdown.value_or(overlap_);
+    slack_ = profile->allocator_slack.value_or(slack_);
+    context_ = profile->context;
+  }
+  for (const LayerType& type : model.types) {
+    Facts f;
+    f.shape = type.shape;
+    f.flops = forward_flops(type.shape);
+    f.selective = recompute_flops(type.shape, Recompute::selective);
+    f.traffic = static_cast<double>(forward_traffic(type.shape, settings.precision).value());
+    for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
+      f.saved[index(r)] =
+          static_cast<double>(saved_bytes(type.shape, r, settings.precision).value());
+      f.transient[index(r)] =
+          static_cast<double>(transient_bytes(type.shape, r, settings.precision).value());
+    }
+    f.boundary = static_cast<double>(boundary_bytes(type.shape, settings.precision).value());
+    f.measured = measured_layer(profile, type, f.forward_share);
+    if (f.measured != nullptr)
+      f.forward = fit_forward(*f.measured, type.shape.tokens, f.forward_share < 1 ? 1 : 2);
+    facts_.push_back(std::move(f));
+  }
+}
+
+// What compute does not hide of communication that runs beside it. Both slow each other down.
+double BraidModel::exposed(double compute, double communication) const {
+  const double both = std::max(compute, communication) +
+                      (overlap_ - 1) * std::min(compute, communication);
+  return both - compute;
+}
+
+template <class Visit>
+void BraidModel::visit_device_types(const StageSite& site, Visit visit) const {
+  const DeviceSpan span = devices_of_stage(site.stage, site.mesh);
+  int first = 0;
+  for (const NodeGroup& nodes : cluster_.groups) {
+    const int end = first + nodes.count * nodes.devices;
+    if (span.first < end && span.end > first)
+      visit(cluster_.device_types[static_cast<std::size_t>(nodes.device_type)]);
+    first = end;
+  }
+}
+
+const DeviceType& BraidModel::slowest_device(const StageSite& site) const {
+  const DeviceType* slowest = nullptr;
+  visit_device_types(site, [&](const DeviceType& device) {
+    if (slowest == nullptr || device.peak(settings_.precision) < slowest->peak(settings_.precision))
+      slowest = &device;
+  });
+  return *slowest;
+}
+
+Bytes BraidModel::least_memory(const StageSite& site) const {
+  Bytes least{std::numeric_limits<std::int64_t>::max()};
+  visit_device_types(site, [&](const DeviceType& d) { least = std::min(least, d.memory); });
+  return least;
+}
+
+int BraidModel::stage_class(const StageSite& site) const {
+  // Stages on equal devices price alike, but for the copy of a tied embedding on the last one.
+  int kinds = 0;
+  int factor = 1;
+  visit_device_types(site, [&](const DeviceType& device) {
+    kinds += factor * static_cast<int>(&device - cluster_.device_types.data() + 1);
+    factor *= 16;
+  });
+  return kinds * 2 + (site.last() ? 1 : 0);
+}
+
+BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, double samples,
+                                        const DeviceType& device) const {
+  const Assumptions& a = settings_.assumptions;
+  const double split = static_cast<double>(s.tp) * s.cp;
+  const double peak = device.peak(settings_.precision).value();
+  const double memory_rate = device.memory_bandwidth.value() * a.memory_efficiency;
+  const double matmul = samples / split * f.flops.matmul.value() / (peak * a.matmul_efficiency);
+  const double attention =
+      samples / split * f.flops.attention.value() / (peak * a.attention_efficiency);
+  const double elementwise = samples / split * f.traffic / memory_rate;
+  Compute c;
+  c.attention = attention;
+  if (f.forward) {
+    // Measured. What backward splits into was not: half for each operand, as its FLOPs are.
+    const double whole = f.forward->per_sample ? f.forward->line(samples) / split
+                                               : f.forward->line(samples / split);
+    c.forward = c.backward_input = c.backward_weight = f.forward_share * std::max(0.0, whole);
+    const double share = f.flops.total().value() > 0
+                             ? f.selective.total().value() / f.flops.total().value()
+                             : 0.0;
+    c.recompute = s.recompute == Recompute::full        ? c.forward
+                  : s.recompute == Recompute::selective ? share * c.forward
+                                                        : 0.0;
+    c.attention = share * c.forward;
+    return c;
+  }
+  const double overhead = a.layer_overhead.value();
+  c.forward = matmul + attention + elementwise + overhead;
+  // Flash attention's backward recomputes the scores: five products for the forward's two.
+  c.backward_input = matmul + 2.5 * attention + 2 * elementwise + overhead;
+  c.backward_weight = matmul;
+  if (s.recompute == Recompute::full) c.recompute = c.forward;
+  if (s.recompute == Recompute::selective)
+    c.recompute = samples / split * f.selective.matmul.value() / (peak * a.matmul_efficiency) +
+                  samples / split * f.selective.attention.value() / (peak * a.attention_efficiency);
+  return c;
+}
+
+double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
+                                const StageSite& site) const {
+  if (from == to || (from.dp == to.dp && from.cp == to.cp)) return 0;
+  // Every device holds one share of the tokens before and after. Devices whose samples (or rings)
+  // change exchange all but what they keep, inside groups as wide as the change.
+  const auto ratio = [](int a, int b) { return std::max(a, b) / std::max(1, std::min(a, b)); };
+  const int width = from.dp != to.dp ? ratio(from.dp, to.dp) : ratio(from.cp, to.cp);
+  const int stride = std::min(from.cp * from.tp, to.cp * to.tp);
+  const int spread = site.mesh.order == MeshOrder::dp_cp_tp_pp ? site.mesh.stages : 1;
+  const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
+                       static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
+  return network_.all_to_all(bytes, {width, stride * spread}, devices_of_stage(site.stage, site.mesh));
+}
+
+Seconds BraidModel::transfer(int type, const StageSite& site) const {
+  if (site.last()) return Seconds();
+  // Sequence, context and data parallelism together leave every device one share of the tokens.
+  const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
+                       static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
+  const DeviceSpan span = devices_of_stage(site.stage, site.mesh);
+  return Seconds(network_.point_to_point(bytes, stage_distance(site.mesh), span));
+}
+
+Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {
+  return memory.states() + scaled(memory.activations, in_flight(site.shape, site.stage));
+}
+
+Bytes BraidModel::stage_overhead(const StageSite& site) const {
+  if (context_) return *context_;
+  const int axes = site.mesh.stage_devices() > 1 ? 3 : 0;  // tensor, context, data
+  const int communicators = (site.mesh.devices > 1 ? 1 : 0) + axes + (site.shape.stages > 1 ? 1 : 0);
+  return settings_.assumptions.context + communicators * settings_.assumptions.communicator;
+}
+
+Bytes BraidModel::budget(Bytes limit, const StageSite& site) const {
+  const Bytes all = least_memory(site);
+  return limit == Bytes() ? all : std::min(all, limit);
+}
+
+StageWeights BraidModel::weights(const PipelineShape& shape, int stage) const {
+  StageWeights weights = stage_weights(shape, stage);
+  if (shape.stages == 1) weights.ramp = {};  // nobody else fills or drains
+  return weights;
+}
+
+}  // namespace braid

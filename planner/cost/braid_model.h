@@ -1,0 +1,77 @@
+#pragma once
+// Braid's own model of cost: measured figures where a profile has them, a roofline elsewhere.
+
+#include <optional>
+#include <vector>
+
+#include "planner/cost/assumptions.h"
+#include "planner/cost/cost_model.h"
+#include "planner/cost/network.h"
+#include "planner/profile/fit.h"
+
+namespace braid {
+
+class BraidModel final : public CostModel {
+ public:
+  struct Settings {
+    Precision precision = Precision::bf16;
+    Precision gradient_precision = Precision::fp32;
+    Assumptions assumptions;
+  };
+  BraidModel(const Model& model, const Cluster& cluster, const Profile* profile,
+             const Settings& settings);
+
+  bool prices(const Strategy&) const override { return true; }
+  LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const override;
+  Bytes resident(const LayerMemory& memory, const StageSite& site) const override;
+  Bytes stage_overhead(const StageSite& site) const override;
+  double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
+                      const StageSite& site) const override;
+  Seconds transfer(int type, const StageSite& site) const override;
+  Bytes budget(Bytes limit, const StageSite& site) const override;
+  StageWeights weights(const PipelineShape& shape, int stage) const override;
+  int stage_class(const StageSite& site) const override;
+
+ private:
+  // Everything about a layer type that no strategy changes.
+  struct Facts {
+    LayerShape shape;
+    LayerFlops flops;         // one sample, forward
+    LayerFlops selective;     // what selective recomputation repeats
+    double traffic = 0;       // bytes, one sample, forward
+    double saved[3] = {};     // bytes, one sample, by Recompute
+    double transient[3] = {};
+    double boundary = 0;
+    std::optional<ForwardFit> forward;  // measured
+    double forward_share = 1;           // embedding and head share one measurement
+    const MeasuredLayer* measured = nullptr;
+  };
+  struct Compute {
+    double forward = 0, backward_input = 0, backward_weight = 0, recompute = 0, attention = 0;
+  };
+  struct Work;  // one layer under one strategy at one site
+
+  Compute compute(const Facts& facts, const Strategy& strategy, double samples,
+                  const DeviceType& device) const;
+  double parameters(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
+  double expert_parameters(const Facts& facts, const Strategy& strategy) const;
+  void communicate(const Work& work, LayerTime& time) const;
+  void synchronise(const Work& work, LayerTime& time) const;
+  LayerMemory memory(const Work& work) const;
+  double exposed(double compute, double communication) const;
+  const DeviceType& slowest_device(const StageSite& site) const;
+  Bytes least_memory(const StageSite& site) const;
+  template <class Visit>
+  void visit_device_types(const StageSite& site, Visit visit) const;
+
+  const Model& model_;
+  const Cluster& cluster_;
+  const Profile* profile_;
+  Settings settings_;
+  Network network_;
+  std::vector<Facts> facts_;
+  double overlap_, slack_;
+  std::optional<Bytes> context_;
+};
+
+}  // namespace braid

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+namespace braid {
+
+enum class CostKind {
+  measured,   // a profile's figures, the roofline where it has none
+  roofline,   // peaks and stated efficiencies
+  galvatron,  // Galvatron's formulas on a profile, quirks included
+};
+std::string name_of(CostKind kind);
+
+}  // namespace braid

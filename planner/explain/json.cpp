@@ -1,0 +1,110 @@
+#include "planner/explain/json.h"
+
+#include "planner/core/json.h"
+#include "planner/explain/summary.h"
+
+namespace braid {
+namespace {
+
+Json peaks(const Prediction& prediction) {
+  Json json = Json::array();
+  for (const StagePrediction& stage : prediction.stages) json.push_back(stage.peak.value());
+  return json;
+}
+
+Json predicted(const Prediction& prediction) {
+  return {{"iteration_seconds", prediction.iteration.value()},
+          {"samples_per_second", prediction.samples_per_second},
+          {"peak_memory_bytes", peaks(prediction)}};
+}
+
+Json balance(const Plan& plan) {
+  const Balance degrees = balance_of(plan);
+  return {{"time", degrees.time}, {"memory", degrees.memory}};
+}
+
+Json search_figures(const SearchResult& result) {
+  const SearchStatistics& statistics = result.statistics;
+  // Without a plan there is nothing to be certain of.
+  const auto bound = [&](Seconds Certificate::*member) {
+    return result.plan ? Json((result.plan->certificate.*member).value()) : Json(nullptr);
+  };
+  return {{"algorithm", result.plan ? Json(result.plan->certificate.algorithm) : Json(nullptr)},
+          {"seconds", statistics.seconds},
+          {"cpu_seconds", statistics.cpu_seconds},
+          {"lower_bound_seconds", bound(&Certificate::lower_bound)},
+          {"physics_bound_seconds", bound(&Certificate::physics_bound)},
+          {"gap", result.plan ? Json(result.gap()) : Json(nullptr)},
+          {"configurations", statistics.configurations},
+          {"solved", statistics.solved},
+          {"interrupted", statistics.interrupted}};
+}
+
+Json alternative_json(const Alternative& alternative) {
+  const Plan& plan = alternative.plan;
+  return {{"iteration_seconds", plan.prediction.iteration.value()},
+          {"reason", alternative.reason},
+          {"shape", shape_line(plan)},
+          {"stages", plan.shape.stages},
+          {"schedule", name_of(plan.shape.schedule)},
+          {"micro_batches", plan.shape.micro_batches},
+          {"micro_batch", plan.micro_batch()},
+          {"peak_memory_bytes", peaks(plan.prediction)},
+          {"plan", to_json(plan)}};
+}
+
+Json breakdown_json(const StagePrediction& stage) {
+  const MemoryParts parts = memory_parts(stage);
+  return {{"weights", parts.weights.value()},     {"gradients", parts.gradients.value()},
+          {"optimizer", parts.optimizer.value()}, {"activations", parts.activations.value()},
+          {"in_flight", stage.in_flight},         {"workspace", parts.workspace.value()},
+          {"overhead", parts.overhead.value()}};
+}
+
+Json infeasible_json(const Infeasible& infeasible) {
+  const auto number = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  return {{"constraint", infeasible.constraint},
+          {"stage", infeasible.stage},
+          {"needed_bytes", infeasible.needed.value()},
+          {"available_bytes", infeasible.available.value()},
+          {"breakdown", breakdown_json(infeasible.breakdown)},
+          {"enough_memory_bytes",
+           infeasible.enough_memory ? Json(infeasible.enough_memory->value()) : Json(nullptr)},
+          {"enough_batch", number(infeasible.enough_batch)},
+          {"enough_devices", number(infeasible.enough_devices)}};
+}
+
+}  // namespace
+
+Json plan_answer_json(const Plan& plan) {
+  return {{"status", "ok"},
+          {"predicted", predicted(plan.prediction)},
+          {"balance", balance(plan)},
+          {"plan", to_json(plan)}};
+}
+
+Json misfit_json(const Infeasible& infeasible) {
+  return {{"status", "infeasible"}, {"infeasible", infeasible_json(infeasible)}, {"plan", nullptr}};
+}
+
+Json result_json(const SearchResult& result) {
+  Json json;
+  if (result.plan) {
+    json = {{"status", "ok"},
+            {"predicted", predicted(result.plan->prediction)},
+            {"search", search_figures(result)},
+            {"balance", balance(*result.plan)},
+            {"plan", to_json(*result.plan)},
+            {"alternatives", Json::array()}};
+    for (const Alternative& alternative : result.alternatives)
+      json["alternatives"].push_back(alternative_json(alternative));
+    return json;
+  }
+  json = {{"status", result.infeasible ? "infeasible" : "interrupted"},
+          {"search", search_figures(result)}};
+  if (result.infeasible) json["infeasible"] = infeasible_json(*result.infeasible);
+  json["plan"] = nullptr;
+  return json;
+}
+
+}  // namespace braid

@@ -1,0 +1,169 @@
+#include "planner/explain/layout.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "planner/core/error.h"
+
+namespace braid {
+namespace {
+
+constexpr std::size_t kGutter = 2;
+
+// Codes of ECMA-48, in the sixteen colors that every terminal's theme keeps readable.
+std::string_view code_of(Tone tone) {
+  switch (tone) {
+    case Tone::plain:
+      return "";
+    case Tone::strong:
+      return "1";
+    case Tone::faint:
+      return "2";
+    case Tone::good:
+      return "1;32";
+    case Tone::bad:
+      return "1;31";
+    case Tone::blue:
+      return "34";
+    case Tone::cyan:
+      return "36";
+    case Tone::green:
+      return "32";
+    case Tone::yellow:
+      return "33";
+    case Tone::magenta:
+      return "35";
+    case Tone::red:
+      return "31";
+    case Tone::gray:
+      return "90";
+  }
+  internal_failure("a tone without a code", std::source_location::current());
+}
+
+std::string without_trailing_blanks(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+}  // namespace
+
+std::string paint(std::string_view text, Tone tone, const RenderOptions& options) {
+  if (!options.color || tone == Tone::plain || text.empty()) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", code_of(tone), text);
+}
+
+std::size_t cells(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      while (i < text.size() && text[i] != 'm') ++i;
+      continue;
+    }
+    const bool continues = (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;  // of UTF-8
+    if (!continues) ++count;
+  }
+  return count;
+}
+
+std::string repeat(std::string_view glyph, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) text += glyph;
+  return text;
+}
+
+std::string pad_right(std::string text, std::size_t width) {
+  const std::size_t used = cells(text);
+  if (used < width) text.append(width - used, ' ');
+  return text;
+}
+
+std::string pad_left(std::string text, std::size_t width) {
+  const std::size_t used = cells(text);
+  if (used < width) text.insert(0, width - used, ' ');
+  return text;
+}
+
+std::string printable(std::string_view text) {
+  std::string clean(text);
+  std::ranges::replace_if(
+      clean, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return clean;
+}
+
+std::string stacked_bar(std::span<const Segment> segments, double full, std::size_t width,
+                        const RenderOptions& options) {
+  // Rounding the running sum, not each part, keeps the whole bar true to its total.
+  const auto cells_up_to = [&](double amount) {
+    const double exact = full > 0 ? amount / full * static_cast<double>(width) : 0;
+    return static_cast<std::size_t>(std::clamp(std::round(exact), 0.0, double(width)));
+  };
+  std::string bar;
+  double sum = 0;
+  std::size_t filled = 0;
+  for (const Segment& segment : segments) {
+    sum += segment.amount;
+    const std::size_t end = std::max(filled, cells_up_to(sum));
+    bar += paint(repeat(segment.glyph, end - filled), segment.tone, options);
+    filled = end;
+  }
+  return bar + paint(repeat("·", width - filled), Tone::faint, options);
+}
+
+std::string fraction_bar(double fraction, std::size_t width) {
+  static constexpr std::array<std::string_view, 8> kEighths = {"",  "▏", "▎", "▍",
+                                                               "▌", "▋", "▊", "▉"};
+  const double exact = std::clamp(fraction, 0.0, 1.0) * static_cast<double>(width) * 8;
+  const auto eighths = static_cast<std::size_t>(std::llround(exact));
+  return repeat("█", eighths / 8) + std::string(kEighths.at(eighths % 8));
+}
+
+std::string wrap(std::string_view text, std::size_t width, std::size_t indent) {
+  std::string result;
+  std::size_t used = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    const std::size_t size = cells(word);
+    if (used > 0 && used + 1 + size > width) {
+      result += '\n' + std::string(indent, ' ');
+      used = 0;
+    } else if (used > 0) {
+      result += ' ';
+      ++used;
+    }
+    result += word;
+    used += size;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+void Table::add(std::vector<std::string> row) {
+  internal_check(row.size() <= columns_.size(), "a row no longer than its table is wide");
+  row.resize(columns_.size());
+  rows_.push_back(std::move(row));
+}
+
+std::string Table::text() const {
+  std::vector<std::size_t> widths(columns_.size());
+  for (const auto& row : rows_)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cells(row[i]));
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (widths[i] == 0) continue;  // nobody has anything to say there
+      line.append(kGutter, ' ');
+      line +=
+          columns_[i] == Align::left ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
+    }
+    text += without_trailing_blanks(std::move(line)) + '\n';
+  }
+  return text;
+}
+
+}  // namespace braid

@@ -1,0 +1,60 @@
+#pragma once
+// The pieces that every text renderer is made of: tones, bars, tables. A width counts terminal
+// cells, not bytes.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace braid {
+
+struct RenderOptions {
+  bool color = false;
+  int width = 100;  // columns to stay within where a line can be broken
+};
+
+enum class Tone { plain, strong, faint, good, bad, blue, cyan, green, yellow, magenta, red, gray };
+std::string paint(std::string_view text, Tone tone, const RenderOptions& options);
+
+// Cells that a text takes: escape sequences none, every character one.
+std::size_t cells(std::string_view text);
+std::string pad_right(std::string text, std::size_t width);
+std::string pad_left(std::string text, std::size_t width);
+std::string repeat(std::string_view glyph, std::size_t times);
+// Control characters of a name that came from a file must not reach a terminal.
+std::string printable(std::string_view text);
+
+// A part of a bar. The glyph tells the parts apart where there is no color.
+struct Segment {
+  double amount = 0;
+  std::string_view glyph;
+  Tone tone = Tone::plain;
+};
+// The segments side by side at the scale where `full` takes `width` cells; the rest is dots.
+std::string stacked_bar(std::span<const Segment> segments, double full, std::size_t width,
+                        const RenderOptions& options);
+// A bar of a fraction, to an eighth of a cell, without what is left of it.
+std::string fraction_bar(double fraction, std::size_t width);
+
+// Words of a text on lines of at most `width` cells; every line after the first begins with
+// `indent` blanks.
+std::string wrap(std::string_view text, std::size_t width, std::size_t indent);
+
+enum class Align { left, right };
+
+// Rows of cells in columns as wide as their widest cell.
+class Table {
+ public:
+  explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
+  void add(std::vector<std::string> row);
+  // Two blanks before the first column and between columns; no blanks at a line's end.
+  std::string text() const;
+
+ private:
+  std::vector<Align> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace braid

@@ -1,0 +1,98 @@
+#include "planner/explain/text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/core/text.h"
+#include "planner/explain/sections.h"
+#include "planner/explain/summary.h"
+
+namespace braid {
+namespace {
+
+std::string plan_sections(const Plan& plan, const RenderOptions& options) {
+  return stage_section(plan, options) + '\n' + memory_section(memory_rows(plan), options) + '\n' +
+         time_section(plan, options);
+}
+
+Bytes largest_peak(const Plan& plan) {
+  Bytes peak;
+  for (const StagePrediction& stage : plan.prediction.stages) peak = std::max(peak, stage.peak);
+  return peak;
+}
+
+// The flag that asks for a limit, rounded up to something a person would type.
+std::string memory_flag(Bytes size) {
+  const double gibibytes = static_cast<double>(size.value()) / 1073741824.0;
+  const double step = gibibytes < 2 ? 0.01 : 0.1;
+  return fmt::format("--memory {:g}GiB", std::ceil(gibibytes / step) * step);
+}
+
+std::string remedies(const Infeasible& infeasible, const RenderOptions& options) {
+  Table table({Align::left, Align::left});
+  if (infeasible.enough_memory)
+    table.add({"more memory",
+               fmt::format("{} on each device ({})", format_bytes(*infeasible.enough_memory),
+                           memory_flag(*infeasible.enough_memory))});
+  if (infeasible.enough_batch)
+    table.add({"a smaller batch", fmt::format("--global-batch {}", *infeasible.enough_batch)});
+  if (infeasible.enough_devices)
+    table.add(
+        {"more devices", fmt::format("{} devices in such nodes", *infeasible.enough_devices)});
+  const std::string lines = table.text();
+  if (lines.empty()) return "";
+  return '\n' + heading("What would fit", "any one of these", options) + lines;
+}
+
+std::string verdict(const Infeasible& infeasible) {
+  if (infeasible.constraint != "memory") return fmt::format("{} binds", infeasible.constraint);
+  return fmt::format("stage {} needs {} on a device, {} may be used: {} too much", infeasible.stage,
+                     format_bytes(infeasible.needed), format_bytes(infeasible.available),
+                     format_bytes(infeasible.needed - infeasible.available));
+}
+
+}  // namespace
+
+std::string alternatives_section(const SearchResult& result, const RenderOptions& options) {
+  const Seconds best = result.plan->prediction.iteration;
+  const auto title = [&](std::string_view text) { return paint(text, Tone::faint, options); };
+  Table table({Align::right, Align::right, Align::right, Align::left});
+  table.add({title("iteration"), title("slower"), title("peak"), title("plan, and why it lost")});
+  for (const Alternative& alternative : result.alternatives) {
+    const Seconds time = alternative.plan.prediction.iteration;
+    table.add({format_seconds(time), fmt::format("+{:.1f}%", (time / best - 1) * 100),
+               format_bytes(largest_peak(alternative.plan)), shape_line(alternative.plan)});
+    table.add({"", "", "", paint(printable(alternative.reason), Tone::faint, options)});
+  }
+  return heading("Alternatives", "the best plans that lost", options) + table.text();
+}
+
+std::string render_text(const Plan& plan, const RenderOptions& options) {
+  return headline(plan, nullptr, options) + '\n' + plan_sections(plan, options);
+}
+
+std::string render_text(const Infeasible& infeasible, const RenderOptions& options) {
+  std::string text = paint("Nothing fits", Tone::bad, options) + "   " + verdict(infeasible) +
+                     "\n\n" + task_lines(infeasible.closest, options);
+  if (infeasible.breakdown.peak > Bytes(0)) {
+    const bool planned = !infeasible.closest.stages.empty();
+    text += '\n' +
+            heading("What comes closest", planned ? shape_line(infeasible.closest) : "", options);
+    text += memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}}, options);
+  }
+  return text + remedies(infeasible, options);
+}
+
+std::string render_text(const SearchResult& result, const RenderOptions& options) {
+  if (!result.plan)
+    return result.infeasible ? render_text(*result.infeasible, options)
+                             : "No plan was found before the search was stopped.\n";
+  std::string text = headline(*result.plan, &result.statistics, options) + '\n' +
+                     plan_sections(*result.plan, options);
+  if (!result.alternatives.empty()) text += '\n' + alternatives_section(result, options);
+  return text;
+}
+
+}  // namespace braid

@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "planner/core/text.h"
+#include "planner/explain/sections.h"
+#include "planner/explain/summary.h"
+
+namespace braid {
+namespace {
+
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string model_line(const Model& model) {
+  std::string line = printable(model.name);
+  if (knows_shapes(model))
+    line +=
+        fmt::format(" · {}parameters", format_count(static_cast<double>(parameters(model))) + " ");
+  return line +
+         fmt::format(" · {} · sequence {}", counted(model.num_layers(), "layer"), model.sequence);
+}
+
+std::string cluster_line(const Cluster& cluster) {
+  std::vector<std::string> devices;
+  for (const NodeGroup& group : cluster.groups) {
+    const auto& type = cluster.device_types[static_cast<std::size_t>(group.device_type)];
+    devices.push_back(fmt::format("{} × {} × {} ({})", counted(group.count, "node"), group.devices,
+                                  printable(type.name), format_bytes(type.memory)));
+  }
+  return fmt::format("{} · {} · {}", printable(cluster.name),
+                     counted(cluster.num_devices(), "device"), join(devices, " + "));
+}
+
+std::string batch_line(const Plan& plan) {
+  std::string line =
+      fmt::format("global batch {} · {}", plan.global_batch, name_of(plan.precision));
+  if (plan.gradient_precision != plan.precision)
+    line += fmt::format(", gradients {}", name_of(plan.gradient_precision));
+  if (plan.memory_limit > Bytes(0))
+    line += fmt::format(" · at most {} a device", format_bytes(plan.memory_limit));
+  line += fmt::format(" · cost {}", name_of(plan.cost));
+  if (plan.profile) line += fmt::format(" from {}", printable(plan.profile->file));
+  return line;
+}
+
+std::string speed_line(const Plan& plan, const RenderOptions& options) {
+  const Prediction& prediction = plan.prediction;
+  const double tokens = prediction.samples_per_second * static_cast<double>(plan.model.sequence);
+  return fmt::format("{}   {:.4g} samples/s   {} tokens/s",
+                     paint(format_seconds(prediction.iteration), Tone::good, options),
+                     prediction.samples_per_second, format_count(tokens));
+}
+
+std::string utilisation_line(const Plan& plan, const RenderOptions& options) {
+  const auto mfu = model_flops_utilisation(plan);
+  if (!mfu) return "not known: the profile carries no layer shapes";
+  const Cluster& cluster = plan.cluster;
+  const auto peak_of = [&](const NodeGroup& group) {
+    return cluster.device_types[static_cast<std::size_t>(group.device_type)].peak(plan.precision);
+  };
+  std::vector<std::string> devices;
+  for (const NodeGroup& group : cluster.groups)
+    devices.push_back(fmt::format("{} × {:g} TFLOP/s", group.count * group.devices,
+                                  peak_of(group).value() / 1e12));
+  const bool mixed = devices.size() > 1;
+  const std::string formula = fmt::format(
+      "= {:.4g} TFLOP a sample × {} / ({} × {}{}{})", training_flops(plan.model).value() / 1e12,
+      plan.global_batch, format_seconds(plan.prediction.iteration), mixed ? "(" : "",
+      join(devices, " + "), mixed ? ")" : "");
+  return fmt::format("{}   {}", paint(format_percent(*mfu), Tone::strong, options),
+                     paint(formula, Tone::faint, options));
+}
+
+std::string optimality_line(const Certificate& certificate, double gap) {
+  // A gap below a ten-thousandth of a percent is rounding of the same sums in another order.
+  if (gap < 1e-6) return "proven: no plan of the searched space is faster";
+  return fmt::format("at most {:.2g}% slower than the best plan of the searched space (bound {})",
+                     gap * 100, format_seconds(certificate.lower_bound));
+}
+
+std::string short_time(double seconds) {
+  return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
+}
+
+std::string search_line(const Certificate& certificate, const SearchStatistics& statistics) {
+  std::string line =
+      fmt::format("{} · {} of {} solved · {} ({} CPU)", certificate.algorithm, statistics.solved,
+                  counted(statistics.configurations, "configuration"),
+                  short_time(statistics.seconds), short_time(statistics.cpu_seconds));
+  if (statistics.interrupted) line += " · stopped early: the best so far";
+  return line;
+}
+
+void add_task(Table& table, const Plan& plan, const RenderOptions& options) {
+  const auto name = [&](std::string_view text) { return paint(text, Tone::faint, options); };
+  table.add({name("model"), model_line(plan.model)});
+  table.add({name("cluster"), cluster_line(plan.cluster)});
+  table.add({name("training"), batch_line(plan)});
+}
+
+}  // namespace
+
+std::string heading(const std::string& text, const std::string& remark,
+                    const RenderOptions& options) {
+  std::string line = paint(text, Tone::strong, options);
+  if (!remark.empty()) line += "   " + paint(remark, Tone::faint, options);
+  return line + '\n';
+}
+
+std::string task_lines(const Plan& plan, const RenderOptions& options) {
+  Table table({Align::left, Align::left});
+  add_task(table, plan, options);
+  return table.text();
+}
+
+std::string headline(const Plan& plan, const SearchStatistics* statistics,
+                     const RenderOptions& options) {
+  const auto name = [&](std::string_view text) { return paint(text, Tone::faint, options); };
+  Table table({Align::left, Align::left});
+  add_task(table, plan, options);
+  table.add({});
+  table.add({name("iteration"), speed_line(plan, options)});
+  table.add({name("MFU"), utilisation_line(plan, options)});
+  const Seconds iteration = plan.prediction.iteration;
+  if (const auto gap = excess(iteration, plan.certificate.lower_bound))
+    table.add({name("optimality"), optimality_line(plan.certificate, *gap)});
+  if (const auto gap = excess(iteration, plan.certificate.physics_bound))
+    table.add(
+        {name("physics"), fmt::format("{:.1f}% slower than peak FLOPs, memory and links allow ({})",
+                                      *gap * 100, format_seconds(plan.certificate.physics_bound))});
+  if (statistics != nullptr)
+    table.add({name("search"), search_line(plan.certificate, *statistics)});
+  return table.text();
+}
+
+}  // namespace braid

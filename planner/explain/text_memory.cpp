@@ -1,0 +1,143 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "planner/core/text.h"
+#include "planner/explain/sections.h"
+#include "planner/explain/summary.h"
+
+namespace braid {
+namespace {
+
+constexpr std::size_t kOtherColumns = 82;  // of the table, without its bar
+constexpr std::size_t kMostRows = 24;      // more are elided in the middle: all of it fits a screen
+
+struct Part {
+  std::string_view name;
+  std::string_view title;  // of its column
+  Bytes MemoryParts::*member;
+  std::string_view glyph;
+  Tone tone;
+};
+constexpr Part kParts[] = {
+    {"weights", "weights", &MemoryParts::weights, "█", Tone::blue},
+    {"gradients", "grads", &MemoryParts::gradients, "▓", Tone::cyan},
+    {"optimizer", "optim", &MemoryParts::optimizer, "▒", Tone::green},
+    {"activations", "activations", &MemoryParts::activations, "░", Tone::yellow},
+    {"workspace", "work", &MemoryParts::workspace, "▚", Tone::magenta},
+    {"overhead", "overhead", &MemoryParts::overhead, "╱", Tone::gray},
+};
+
+// One unit for a whole table, so that its figures compare at a glance.
+struct Scale {
+  std::string_view unit;
+  double bytes;
+  int digits;
+  std::string operator()(Bytes size) const {
+    return fmt::format("{:.{}f}", static_cast<double>(size.value()) / bytes, digits);
+  }
+};
+
+Scale scale_for(const std::vector<MemoryRow>& rows) {
+  Bytes largest;
+  for (const MemoryRow& row : rows) largest = std::max(largest, row.stage.peak);
+  constexpr double kMebibyte = 1048576.0;
+  const double mebibytes = static_cast<double>(largest.value()) / kMebibyte;
+  if (mebibytes < 1024) return {"MiB", kMebibyte, 1};
+  return {"GiB", kMebibyte * 1024, mebibytes < 10240 ? 2 : 1};
+}
+
+std::size_t bar_width(const RenderOptions& options) {
+  const std::size_t width = static_cast<std::size_t>(std::max(options.width, 0));
+  return std::clamp<std::size_t>(width - std::min(width, kOtherColumns), 16, 40);
+}
+
+std::string bar(const StagePrediction& stage, const RenderOptions& options) {
+  const MemoryParts parts = memory_parts(stage);
+  std::vector<Segment> segments;
+  for (const Part& part : kParts)
+    segments.push_back({static_cast<double>((parts.*part.member).value()), part.glyph, part.tone});
+  const Bytes full = std::max(stage.budget, stage.peak);
+  return stacked_bar(segments, static_cast<double>(full.value()), bar_width(options), options);
+}
+
+std::vector<std::string> cells_of(const MemoryRow& row, const Scale& scale,
+                                  const RenderOptions& options) {
+  const StagePrediction& stage = row.stage;
+  const MemoryParts parts = memory_parts(stage);
+  const Tone tone = stage.peak <= stage.budget ? Tone::strong : Tone::bad;
+  std::vector<std::string> row_cells = {
+      row.first == row.last ? std::to_string(row.first) : fmt::format("{}-{}", row.first, row.last),
+      bar(stage, options),
+      fmt::format("{} / {}", paint(scale(stage.peak), tone, options), scale(stage.budget))};
+  for (const Part& part : kParts) {
+    row_cells.push_back(scale(parts.*part.member));
+    if (part.member == &MemoryParts::activations)
+      row_cells.push_back(stage.in_flight == 1 ? "" : fmt::format("{:.3g} ×", stage.in_flight));
+  }
+  return row_cells;
+}
+
+// The middle of a long list, told by its worst row.
+void add_elided(Table& table, const std::vector<MemoryRow>& rows, std::size_t begin,
+                std::size_t end, const Scale& scale) {
+  Bytes most;
+  for (std::size_t i = begin; i < end; ++i) most = std::max(most, rows[i].stage.peak);
+  table.add({"…", fmt::format("stages {}-{}: at most", rows[begin].first, rows[end - 1].last),
+             scale(most)});
+}
+
+}  // namespace
+
+std::vector<MemoryRow> memory_rows(const Plan& plan) {
+  const auto& stages = plan.prediction.stages;
+  const auto same = [](const StagePrediction& a, const StagePrediction& b) {
+    const MemoryParts x = memory_parts(a);
+    const MemoryParts y = memory_parts(b);
+    return a.peak == b.peak && a.budget == b.budget && a.in_flight == b.in_flight &&
+           std::ranges::all_of(kParts,
+                               [&](const Part& part) { return x.*part.member == y.*part.member; });
+  };
+  std::vector<MemoryRow> rows;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    if (!rows.empty() && same(rows.back().stage, stages[i])) {
+      rows.back().last = stage;
+    } else {
+      rows.push_back({stage, stage, stages[i]});
+    }
+  }
+  return rows;
+}
+
+std::string memory_section(const std::vector<MemoryRow>& rows, const RenderOptions& options) {
+  const Scale scale = scale_for(rows);
+  Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
+               Align::right, Align::right, Align::right, Align::right});
+  const bool pipelined =
+      std::ranges::any_of(rows, [](const MemoryRow& row) { return row.stage.in_flight != 1; });
+  std::vector<std::string> titles = {"stage", "", "peak / budget"};
+  for (const Part& part : kParts) {
+    titles.emplace_back(part.title);
+    if (part.member == &MemoryParts::activations) titles.emplace_back(pipelined ? "in flight" : "");
+  }
+  for (std::string& title : titles) title = paint(title, Tone::faint, options);
+  table.add(titles);
+
+  const std::size_t shown = rows.size() <= kMostRows ? rows.size() : kMostRows / 2;
+  for (std::size_t i = 0; i < shown; ++i) table.add(cells_of(rows[i], scale, options));
+  if (shown < rows.size()) {
+    const std::size_t tail = rows.size() - kMostRows / 2;
+    add_elided(table, rows, shown, tail, scale);
+    for (std::size_t i = tail; i < rows.size(); ++i) table.add(cells_of(rows[i], scale, options));
+  }
+
+  std::string legend;
+  for (const Part& part : kParts)
+    legend += fmt::format("  {} {}", paint(part.glyph, part.tone, options), part.name);
+  return heading("Memory of one device", fmt::format("{}, at the worst moment", scale.unit),
+                 options) +
+         table.text() + legend + "\n";
+}
+
+}  // namespace braid

@@ -1,0 +1,109 @@
+#include "planner/plan/prediction_json.h"
+
+#include <cmath>
+
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/plan/prediction_fields.h"
+
+namespace braid {
+
+namespace {
+
+constexpr IntRange kBytes{0, std::numeric_limits<std::int64_t>::max()};
+
+// JSON has no infinity: it would be written as null, which no reader takes back.
+Json write(double x) {
+  internal_check(std::isfinite(x), "only finite numbers go into a plan file");
+  return x;
+}
+Json write(Seconds time) { return write(time.value()); }
+Json write(Bytes size) { return size.value(); }
+
+void read(const JsonValue& value, double& x) { x = value.number(); }
+void read(const JsonValue& value, Seconds& time) { time = Seconds(value.number()); }
+void read(const JsonValue& value, Bytes& size) { size = Bytes(value.integer(kBytes)); }
+
+template <class Owner, class Fields>
+Json write_fields(const Owner& owner, const Fields& fields) {
+  Json json = Json::object();
+  for (const auto& field : fields) json[field.name] = write(owner.*field.member);
+  return json;
+}
+
+template <class Owner, class Fields>
+void read_fields(JsonObject object, const Fields& fields, Owner& owner) {
+  for (const auto& field : fields) read(object.at(field.name), owner.*field.member);
+  object.finish();
+}
+
+Json write_stage(const StagePrediction& stage) {
+  Json json;
+  json["times"] = write_fields(stage.times, kStageTimeFields);
+  json["terms"] = write_fields(stage.terms, kTimeTermFields);
+  json["redistribute"] = write(stage.redistribute);
+  json["memory"] = write_fields(stage.memory, kMemoryFields);
+  json["in_flight"] = write(stage.in_flight);
+  json["overhead"] = write(stage.overhead);
+  json["peak"] = write(stage.peak);
+  json["budget"] = write(stage.budget);
+  return json;
+}
+
+StagePrediction read_stage(const JsonValue& value) {
+  JsonObject object(value);
+  StagePrediction stage;
+  read_fields(object.object("times"), kStageTimeFields, stage.times);
+  read_fields(object.object("terms"), kTimeTermFields, stage.terms);
+  read(object.at("redistribute"), stage.redistribute);
+  read_fields(object.object("memory"), kMemoryFields, stage.memory);
+  read(object.at("in_flight"), stage.in_flight);
+  read(object.at("overhead"), stage.overhead);
+  read(object.at("peak"), stage.peak);
+  read(object.at("budget"), stage.budget);
+  object.finish();
+  return stage;
+}
+
+}  // namespace
+
+Json to_json(const Prediction& prediction) {
+  Json json;
+  json["iteration"] = write(prediction.iteration);
+  json["samples_per_second"] = write(prediction.samples_per_second);
+  json["stages"] = Json::array();
+  for (const StagePrediction& stage : prediction.stages)
+    json["stages"].push_back(write_stage(stage));
+  return json;
+}
+
+Prediction prediction_from_json(const JsonValue& value) {
+  JsonObject object(value);
+  Prediction prediction;
+  read(object.at("iteration"), prediction.iteration);
+  read(object.at("samples_per_second"), prediction.samples_per_second);
+  for (const JsonValue& stage : object.array("stages"))
+    prediction.stages.push_back(read_stage(stage));
+  object.finish();
+  return prediction;
+}
+
+Json to_json(const Certificate& certificate) {
+  Json json;
+  json["algorithm"] = certificate.algorithm;
+  json["lower_bound"] = write(certificate.lower_bound);
+  json["physics_bound"] = write(certificate.physics_bound);
+  return json;
+}
+
+Certificate certificate_from_json(const JsonValue& value) {
+  JsonObject object(value);
+  Certificate certificate;
+  certificate.algorithm = object.string("algorithm");
+  read(object.at("lower_bound"), certificate.lower_bound);
+  read(object.at("physics_bound"), certificate.physics_bound);
+  object.finish();
+  return certificate;
+}
+
+}  // namespace braid

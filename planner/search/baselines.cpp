@@ -1,0 +1,112 @@
+#include "planner/search/baselines.h"
+
+#include <algorithm>
+
+#include "planner/core/error.h"
+
+namespace braid {
+
+namespace {
+
+// Deepest pipeline that devices and blocks allow.
+int deepest(const DecisionTree& tree) {
+  int stages = 1;
+  for (const TreeBranch& branch : tree.branches) stages = std::max(stages, branch.stages);
+  return stages;
+}
+
+class Baseline {
+ public:
+  Baseline(Algorithm algorithm, const SearchContext& context, const DecisionTree& tree)
+      : algorithm_(algorithm),
+        deepest_(deepest(tree)),
+        node_(context.cluster.node_width()) {}
+
+  bool offers(const Configuration& c) const {
+    if (c.order != MeshOrder::pp_dp_cp_tp) return false;
+    switch (algorithm_) {
+      case Algorithm::dp:
+      case Algorithm::zero3:
+      case Algorithm::tp:
+        return c.shape.stages == 1;
+      case Algorithm::pp:
+        return c.shape.stages == deepest_ && c.shape.schedule == ScheduleKind::one_f_one_b;
+      case Algorithm::megatron_3d:
+        return c.shape.schedule == ScheduleKind::one_f_one_b ||
+               c.shape.schedule == ScheduleKind::interleaved;
+      case Algorithm::exact:
+      case Algorithm::galvatron:
+      case Algorithm::bmw:
+        break;
+    }
+    internal_check(false, "this algorithm is no baseline");
+    return false;
+  }
+
+  bool offers(const Strategy& s) const {
+    if (s.cp > 1 || (s.tp > 1 && s.tp_kind == TensorKind::ulysses)) return false;
+    const bool plain = s.recompute == Recompute::none && s.ep == 1;
+    switch (algorithm_) {
+      case Algorithm::dp:
+        return plain && s.tp == 1 && s.zero == Zero::none;
+      case Algorithm::zero3:
+        return plain && s.tp == 1 && (s.zero == Zero::parameters || s.replicas() == 1);
+      case Algorithm::tp:
+        // As wide as a node; replicas beyond it.
+        return plain && s.tp == std::min(node_, s.devices()) && s.zero == Zero::none;
+      case Algorithm::pp:
+        return plain && s.tp == 1 && s.zero == Zero::none;
+      case Algorithm::megatron_3d:
+        return s.zero == Zero::none || s.zero == Zero::optimizer;
+      case Algorithm::exact:
+      case Algorithm::galvatron:
+      case Algorithm::bmw:
+        break;
+    }
+    return false;
+  }
+
+ private:
+  Algorithm algorithm_;
+  int deepest_, node_;
+};
+
+}  // namespace
+
+Exploration explore_baseline(const SearchContext& context, const DecisionTree& tree,
+                             const SearchOptions& options) {
+  const Baseline baseline(options.algorithm, context, tree);
+  Finalists finalists(options.alternatives + 1);
+  Exploration result;
+  for (const Configuration& c : tree.configurations) {
+    if (options.stop != nullptr && options.stop->load()) {
+      result.statistics.interrupted = true;
+      break;
+    }
+    if (!baseline.offers(c)) continue;
+    ++result.statistics.configurations;
+    const TreeBranch& branch = branch_of(tree, c.shape.stages);
+    for (const Strategy& s : kept_strategies(branch)) {
+      if (!baseline.offers(s)) continue;
+      Strategy outside = s;
+      outside.recompute = Recompute::none;
+      outside.ep = 1;
+      ProblemOptions uniform;
+      uniform.filter = {[&](const Strategy& other) { return other == s; },
+                        [&](const Strategy& other) { return other == outside; }};
+      const BuiltProblem built = build_problem(context, branch, c, uniform);
+      result.statistics.strategies += built.priced;
+      const std::vector<int> cuts = even_cuts(built.problem);
+      if (cuts.empty()) continue;
+      const double limit = finalists.limit(c.shape) - built.transfers;
+      if (const auto solution = search_cuts(built.problem, cuts, limit)) {
+        ++result.statistics.solved;
+        finalists.add(finalist_of(context, built, *solution));
+      }
+    }
+  }
+  result.ranked = finalists.ranked();
+  return result;
+}
+
+}  // namespace braid

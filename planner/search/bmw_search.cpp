@@ -1,0 +1,184 @@
+#include "planner/search/bmw_search.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <numeric>
+#include <set>
+
+namespace braid {
+
+namespace {
+
+using Cuts = std::vector<int>;
+
+// What the partitions p_m and p_t are balanced by: every layer under the reference strategy, which
+// shards states over all devices and recomputes nothing.
+class Reference {
+ public:
+  explicit Reference(const PipelineProblem& problem) : problem_(problem) {}
+
+  double memory(int stage, int begin, int count) const {
+    return sum(stage, begin, count, [](const LayerOption& o) { return static_cast<double>(o.memory); });
+  }
+  double time(int stage, int begin, int count) const {
+    return sum(stage, begin, count, [](const LayerOption& o) { return o.load; });
+  }
+
+ private:
+  template <class Value>
+  double sum(int stage, int begin, int count, Value value) const {
+    double total = 0;
+    for (const LayerMenu* menu : stage_layers(problem_, stage, begin, count))
+      if (!menu->options.empty()) total += value(fastest(*menu));
+    return total;
+  }
+  static const LayerOption& fastest(const LayerMenu& menu) {
+    return *std::ranges::min_element(menu.options, {}, &LayerOption::load);
+  }
+
+  const PipelineProblem& problem_;
+};
+
+// Cuts whose largest stage is least, by bisection over that size and filling from the left.
+template <class Weight>
+Cuts balanced_cuts(const PipelineProblem& problem, Weight weight) {
+  const auto stages = static_cast<int>(problem.stages.size());
+  const auto blocks = static_cast<int>(problem.blocks.size());
+  const auto fill = [&](double most) {
+    Cuts cuts;
+    int begin = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const int room = blocks - begin - (stages - stage - 1);
+      int count = stage + 1 == stages ? room : 1;
+      while (stage + 1 < stages && count < room && weight(stage, begin, count + 1) <= most) ++count;
+      cuts.push_back(count);
+      begin += count;
+    }
+    return cuts;
+  };
+  const auto largest = [&](const Cuts& cuts) {
+    double most = 0;
+    int begin = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const int count = cuts[static_cast<std::size_t>(stage)];
+      most = std::max(most, weight(stage, begin, count));
+      begin += count;
+    }
+    return most;
+  };
+  Cuts best = even_cuts(problem);
+  double low = 0;
+  double high = largest(best);
+  for (int i = 0; i < 40; ++i) {
+    const double middle = 0.5 * (low + high);
+    const Cuts cuts = fill(middle);
+    const double reached = largest(cuts);
+    if (reached <= middle) {
+      best = cuts;
+      high = reached;
+    } else {
+      low = middle;
+    }
+  }
+  return best;
+}
+
+double slowest(const PipelineSolution& solution) {
+  return std::ranges::max_element(solution.stages, {}, &SegmentPoint::load)->load;
+}
+
+std::size_t slowest_stage(const PipelineSolution& solution) {
+  return static_cast<std::size_t>(
+      std::ranges::max_element(solution.stages, {}, &SegmentPoint::load) - solution.stages.begin());
+}
+
+std::int64_t largest(const PipelineSolution& solution) {
+  std::int64_t most = 0;
+  for (const SegmentPoint& stage : solution.stages)
+    most = std::max(most, stage.memory + stage.workspace);
+  return most;
+}
+
+// The walk for one configuration.
+std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limit) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Reference reference(problem);
+  const Cuts even = even_cuts(problem);
+  if (even.empty()) return std::nullopt;
+  const Cuts by_memory =
+      balanced_cuts(problem, [&](int s, int b, int n) { return reference.memory(s, b, n); });
+  const Cuts by_time =
+      balanced_cuts(problem, [&](int s, int b, int n) { return reference.time(s, b, n); });
+
+  // Condition 3 measures against the largest stage of p_t; where p_t itself does not fit, the budget
+  // alone limits memory.
+  const auto timed = search_cuts(problem, by_time, kInfinity);
+  const std::int64_t most_memory =
+      timed ? largest(*timed) : std::numeric_limits<std::int64_t>::max();
+
+  std::optional<PipelineSolution> best;
+  std::set<Cuts> seen;
+  std::deque<Cuts> queue;
+  const auto enter = [&](const Cuts& cuts) {
+    if (seen.insert(cuts).second) queue.push_back(cuts);
+  };
+  // Even cuts and p_t start walks of their own, so that the result is never behind either.
+  enter(by_memory);
+  enter(even);
+  enter(by_time);
+  while (!queue.empty()) {
+    const Cuts cuts = queue.front();
+    queue.pop_front();
+    const auto solution = search_cuts(problem, cuts, kInfinity);
+    if (!solution) continue;
+    if (solution->time < limit && (!best || solution->time < best->time)) best = solution;
+    const std::size_t slow = slowest_stage(*solution);
+    if (cuts[slow] <= problem.multiple) continue;
+    for (const int side : {-1, 1}) {
+      const auto neighbour = static_cast<std::int64_t>(slow) + side;
+      if (neighbour < 0 || neighbour >= static_cast<std::int64_t>(cuts.size())) continue;
+      Cuts moved = cuts;
+      moved[slow] -= problem.multiple;
+      moved[static_cast<std::size_t>(neighbour)] += problem.multiple;
+      if (seen.contains(moved)) continue;
+      const auto next = search_cuts(problem, moved, kInfinity);  // within memory: condition 2
+      if (next && slowest(*next) <= slowest(*solution) && largest(*next) <= most_memory) enter(moved);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tree,
+                           const SearchOptions& options) {
+  Finalists finalists(options.alternatives + 1);
+  Exploration result;
+  int done = 0;
+  for (const Configuration& c : tree.configurations) {
+    if (options.stop != nullptr && options.stop->load()) {
+      result.statistics.interrupted = true;
+      break;
+    }
+    ++done;
+    if (c.shape.schedule != ScheduleKind::one_f_one_b || c.order != MeshOrder::pp_dp_cp_tp) continue;
+    ++result.statistics.configurations;
+    const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
+    result.statistics.strategies += built.priced;
+    const double limit = finalists.limit(c.shape) - built.transfers;
+    if (pipeline_bound(built.problem) >= limit) continue;
+    const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, limit)
+                                              : walk(built.problem, limit);
+    if (solution) {
+      ++result.statistics.solved;
+      finalists.add(finalist_of(context, built, *solution));
+    }
+    if (options.progress)
+      options.progress({done, static_cast<int>(tree.configurations.size()), finalists.best()});
+  }
+  result.ranked = finalists.ranked();
+  return result;
+}
+
+}  // namespace braid

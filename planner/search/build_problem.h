@@ -1,0 +1,56 @@
+#pragma once
+// From a configuration to the numbers that the exact search works on, and back to a plan.
+
+#include <functional>
+#include <memory>
+
+#include "planner/cost/cost_model.h"
+#include "planner/plan/plan.h"
+#include "planner/search/decision_tree.h"
+#include "planner/search/stage_search.h"
+
+namespace braid {
+
+// Everything a search is about, gathered once.
+struct SearchContext {
+  const Model& model;
+  const Cluster& cluster;
+  const CostModel& cost;
+  Bytes memory_limit;
+};
+
+// Gradient reductions of later stages hide behind the first stage's last backward, so they carry no
+// weight in the iteration. This much breaks ties in favour of less communication.
+inline constexpr double kTieWeight = 1e-6;
+// What a solution's time proves about every plan of its configuration: no stage reduces for longer
+// than the iteration, so tie-breaking has added at most this factor.
+inline double without_ties(double time, int stages) { return time / (1 + 2 * kTieWeight * stages); }
+
+// Which strategies a problem offers. Unset: all of the branch.
+struct StrategyFilter {
+  std::function<bool(const Strategy&)> blocks;
+  std::function<bool(const Strategy&)> outside;  // embedding and head
+};
+
+struct BuiltProblem {
+  Configuration configuration;
+  std::vector<Strategy> strategies;  // that LayerOption::strategy counts
+  std::vector<int> block_types;      // a model type for each of the problem's block types
+  PipelineProblem problem;
+  double transfers = 0;              // a lower bound of what they add, in seconds
+  std::int64_t priced = 0;           // layer costs computed
+};
+
+struct ProblemOptions {
+  StrategyFilter filter;
+  std::optional<StageWeights> weights;  // unset: the cost model's own
+  bool recurrence = false;              // changes of layout as Galvatron's recurrence charges them
+};
+BuiltProblem build_problem(const SearchContext& context, const TreeBranch& branch,
+                           const Configuration& configuration, const ProblemOptions& options = {});
+
+// The plan that a solution stands for; its prediction is still empty.
+Plan plan_of(const SearchContext& context, const BuiltProblem& built,
+             const PipelineSolution& solution);
+
+}  // namespace braid

@@ -1,0 +1,237 @@
+#include "planner/search/decision_tree.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+#include "planner/cost/pipeline.h"
+
+namespace braid {
+
+namespace {
+
+constexpr std::int64_t kLeastRingTokens = 2048;
+constexpr int kMostChunks = 4;
+
+constexpr std::array kRules = {
+    RuleInfo{Rule::tp_in_node, "tp-in-node",
+             "a tensor-parallel group that leaves its node waits for the network twice a layer"},
+    RuleInfo{Rule::ulysses_or_ring, "ulysses-or-ring",
+             "both cut the sequence; one of them at a time keeps the space small"},
+    RuleInfo{Rule::ring_needs_tokens, "ring-needs-tokens",
+             "with fewer than 2048 tokens a device, ring attention cannot hide its transfers"},
+    RuleInfo{Rule::fill_pipeline, "fill-pipeline",
+             "fewer micro-batches than stages leave stages idle for most of the iteration"},
+    RuleInfo{Rule::gpipe_memory, "gpipe-memory",
+             "1F1B has the same bubble and holds activations of fewer micro-batches"},
+    RuleInfo{Rule::near_tensor_groups, "near-tensor-groups",
+             "tensor groups talk in every layer, replicas once an iteration: the near links are theirs"},
+    RuleInfo{Rule::few_chunks, "few-chunks",
+             "beyond 4 chunks a stage, transfers grow faster than the bubble shrinks"},
+};
+
+int max_experts(const Model& model) {
+  std::int64_t experts = 1;
+  for (const LayerType& type : model.types) experts = std::max(experts, type.shape.experts);
+  return static_cast<int>(experts);
+}
+
+std::int64_t longest_sequence(const Model& model) {
+  std::int64_t tokens = 0;
+  for (const LayerType& type : model.types) tokens = std::max(tokens, type.shape.tokens);
+  return tokens;
+}
+
+class Builder {
+ public:
+  Builder(const Model& model, const Cluster& cluster, std::int64_t batch, const SpaceOptions& options)
+      : model_(model),
+        cluster_(cluster),
+        batch_(batch),
+        options_(options),
+        blocks_(model.num_layers() - 2),
+        experts_(max_experts(model)),
+        tokens_(longest_sequence(model)) {}
+
+  DecisionTree build() {
+    const int devices = cluster_.num_devices();
+    for (const int stages : divisors(devices)) {
+      if (stages > blocks_ || (options_.max_pp > 0 && stages > options_.max_pp)) {
+        ++tree_.illegal_degrees;
+        continue;
+      }
+      TreeBranch branch{stages, devices / stages, {}};
+      grow_tensor(branch);
+      tree_.branches.push_back(std::move(branch));
+      add_configurations(stages);
+    }
+    return std::move(tree_);
+  }
+
+ private:
+  bool beyond(int degree, int most) const { return most > 0 && degree > most; }
+
+  void grow_tensor(TreeBranch& branch) {
+    for (int tp = 1; tp <= branch.stage_devices && branch.stage_devices % tp == 0; tp *= 2) {
+      if (beyond(tp, options_.max_tp)) break;
+      for (const TensorKind kind : {TensorKind::megatron, TensorKind::ulysses}) {
+        if (tp == 1 && kind == TensorKind::ulysses) continue;
+        grow_context(branch, tp, kind);
+      }
+    }
+  }
+
+  void grow_context(TreeBranch& branch, int tp, TensorKind kind) {
+    const int rest = branch.stage_devices / tp;
+    for (int cp = 1; cp <= rest && rest % cp == 0 && cp <= tokens_; cp *= 2) {
+      if (beyond(cp, options_.max_cp)) break;
+      Strategy s{.tp = tp, .tp_kind = kind, .cp = cp, .dp = rest / cp};
+      std::optional<Rule> pruned;
+      if (tp > cluster_.node_width() && options_.applies(Rule::tp_in_node)) pruned = Rule::tp_in_node;
+      if (cp > 1 && kind == TensorKind::ulysses && options_.applies(Rule::ulysses_or_ring))
+        pruned = Rule::ulysses_or_ring;
+      if (cp > 1 && tokens_ / cp < kLeastRingTokens && options_.applies(Rule::ring_needs_tokens))
+        pruned = Rule::ring_needs_tokens;
+      grow_states(branch, s, pruned);
+    }
+  }
+
+  void grow_states(TreeBranch& branch, Strategy s, std::optional<Rule> pruned) {
+    const int levels = s.replicas() > 1 ? 4 : 1;
+    for (int ep = 1; ep <= s.dp && s.dp % ep == 0 && experts_ % ep == 0; ep *= 2)
+      for (int zero = 0; zero < levels; ++zero)
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          if (recompute != Recompute::none && !options_.recompute) continue;
+          s.ep = ep;
+          s.zero = static_cast<Zero>(zero);
+          s.recompute = recompute;
+          branch.leaves.push_back({s, pruned});
+        }
+  }
+
+  void add_configurations(int stages) {
+    for (const int micro_batches : divisors(static_cast<int>(batch_))) {
+      for (const MeshOrder order : kMeshOrders) {
+        if (!allowed(order, stages)) continue;
+        for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                                        ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
+          if (!allowed(kind, stages)) continue;
+          const int most = kind == ScheduleKind::interleaved ? blocks_ / stages : 1;
+          for (int chunks = kind == ScheduleKind::interleaved ? 2 : 1; chunks <= most; ++chunks)
+            add({{kind, stages, micro_batches, chunks}, order, batch_ / micro_batches});
+        }
+      }
+    }
+  }
+
+  void add(const Configuration& c) {
+    if (!schedulable(c.shape)) return;
+    // Chunks of equal size from blocks of one type, so that a stage's chunks cost the same.
+    if (c.shape.chunks > 1 && (blocks_ % (c.shape.stages * c.shape.chunks) != 0 || !equal_blocks()))
+      return;
+    if (c.shape.micro_batches < c.shape.stages && options_.applies(Rule::fill_pipeline))
+      return count(Rule::fill_pipeline);
+    if (c.shape.schedule == ScheduleKind::gpipe && options_.applies(Rule::gpipe_memory))
+      return count(Rule::gpipe_memory);
+    if (c.shape.chunks > kMostChunks && options_.applies(Rule::few_chunks))
+      return count(Rule::few_chunks);
+    if (c.order == MeshOrder::pp_tp_cp_dp && options_.applies(Rule::near_tensor_groups))
+      return count(Rule::near_tensor_groups);
+    tree_.configurations.push_back(c);
+  }
+
+  void count(Rule rule) { ++tree_.pruned_configurations[rule]; }
+
+  bool equal_blocks() const {
+    return std::all_of(model_.layers.begin() + 1, model_.layers.end() - 1,
+                       [&](int type) { return type == model_.layers[1]; });
+  }
+
+  // Orders that place the same groups on the same links are one order.
+  bool allowed(MeshOrder order, int stages) const {
+    if (!options_.mesh_orders.empty())
+      return std::ranges::find(options_.mesh_orders, order) != options_.mesh_orders.end();
+    switch (order) {
+      case MeshOrder::pp_dp_cp_tp:
+        return true;
+      case MeshOrder::dp_cp_tp_pp:
+        return cluster_.num_nodes() > 1 && cluster_.uniform() && stages > 1;
+      case MeshOrder::pp_tp_cp_dp:
+        return cluster_.num_nodes() > 1;
+    }
+    return false;
+  }
+
+  bool allowed(ScheduleKind kind, int stages) const {
+    if (stages == 1) return kind == ScheduleKind::one_f_one_b;  // all are the same
+    return options_.schedules.empty() ||
+           std::ranges::find(options_.schedules, kind) != options_.schedules.end();
+  }
+
+  const Model& model_;
+  const Cluster& cluster_;
+  std::int64_t batch_;
+  const SpaceOptions& options_;
+  int blocks_, experts_;
+  std::int64_t tokens_;
+  DecisionTree tree_;
+};
+
+}  // namespace
+
+std::span<const RuleInfo> pruning_rules() { return kRules; }
+
+const RuleInfo& info(Rule rule) {
+  return *std::ranges::find(kRules, rule, &RuleInfo::rule);
+}
+
+Rule rule_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const RuleInfo& rule : kRules) {
+    if (rule.name == name) return rule.rule;
+    names.emplace_back(rule.name);
+  }
+  const std::string near = nearest(name, names);
+  throw Error({.what = fmt::format("there is no pruning rule '{}'{}", name,
+                                   near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+               .where = "--no-rule",
+               .fix = fmt::format("choose one of {}", join(names, ", "))});
+}
+
+bool SpaceOptions::applies(Rule rule) const {
+  return std::ranges::find(rules_off, rule) == rules_off.end();
+}
+
+std::size_t DecisionTree::num_leaves() const {
+  std::size_t leaves = 0;
+  for (const TreeBranch& branch : branches) leaves += branch.leaves.size();
+  return leaves;
+}
+
+std::size_t DecisionTree::num_pruned() const {
+  std::size_t pruned = 0;
+  for (const TreeBranch& branch : branches)
+    for (const TreeLeaf& leaf : branch.leaves) pruned += leaf.pruned_by ? 1 : 0;
+  return pruned;
+}
+
+DecisionTree build_tree(const Model& model, const Cluster& cluster, std::int64_t global_batch,
+                        const SpaceOptions& options) {
+  return Builder(model, cluster, global_batch, options).build();
+}
+
+std::vector<Strategy> kept_strategies(const TreeBranch& branch) {
+  std::vector<Strategy> kept;
+  for (const TreeLeaf& leaf : branch.leaves)
+    if (!leaf.pruned_by) kept.push_back(leaf.strategy);
+  return kept;
+}
+
+const TreeBranch& branch_of(const DecisionTree& tree, int stages) {
+  return *std::ranges::find(tree.branches, stages, &TreeBranch::stages);
+}
+
+}  // namespace braid

@@ -1,0 +1,82 @@
+#pragma once
+// The space of plans, built as a tree: pipeline degree first, then one axis of the stage's devices a
+// level. Branches are pruned by named rules, each with its reason, each can be switched off.
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/cluster/cluster.h"
+#include "planner/model/model.h"
+#include "planner/strategy/mesh.h"
+#include "planner/strategy/pipeline.h"
+#include "planner/strategy/strategy.h"
+
+namespace braid {
+
+enum class Rule {
+  tp_in_node,
+  ulysses_or_ring,
+  ring_needs_tokens,
+  fill_pipeline,
+  gpipe_memory,
+  near_tensor_groups,
+  few_chunks,
+};
+struct RuleInfo {
+  Rule rule;
+  std::string_view name;
+  std::string_view reason;
+};
+std::span<const RuleInfo> pruning_rules();
+const RuleInfo& info(Rule rule);
+Rule rule_named(const std::string& name);  // Error lists the names
+
+// What the user restricts and which rules are off.
+struct SpaceOptions {
+  std::vector<Rule> rules_off;
+  std::vector<ScheduleKind> schedules;  // empty: all
+  std::vector<MeshOrder> mesh_orders;   // empty: all
+  int max_tp = 0, max_cp = 0, max_pp = 0;  // 0: no limit
+  bool recompute = true;
+  bool applies(Rule rule) const;
+};
+
+// One choice of everything that is not a layer's strategy or a cut.
+struct Configuration {
+  PipelineShape shape;
+  MeshOrder order = MeshOrder::pp_dp_cp_tp;
+  std::int64_t micro_batch = 1;
+  constexpr auto operator<=>(const Configuration&) const = default;
+};
+
+struct TreeLeaf {
+  Strategy strategy;
+  std::optional<Rule> pruned_by;
+};
+// A pipeline degree and all ways to split a block over its stage's devices.
+struct TreeBranch {
+  int stages = 1;
+  int stage_devices = 1;
+  std::vector<TreeLeaf> leaves;
+};
+struct DecisionTree {
+  std::vector<TreeBranch> branches;
+  std::map<Rule, int> pruned_configurations;
+  std::vector<Configuration> configurations;
+  int illegal_degrees = 0;  // pipeline degrees that the devices or the blocks do not allow
+
+  std::size_t num_leaves() const;
+  std::size_t num_pruned() const;
+};
+
+DecisionTree build_tree(const Model& model, const Cluster& cluster, std::int64_t global_batch,
+                        const SpaceOptions& options);
+// The strategies of a branch that survive.
+std::vector<Strategy> kept_strategies(const TreeBranch& branch);
+const TreeBranch& branch_of(const DecisionTree& tree, int stages);
+
+}  // namespace braid

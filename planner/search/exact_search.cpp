@@ -1,0 +1,170 @@
+#include "planner/search/exact_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "planner/core/parallel.h"
+#include "planner/plan/legal.h"
+
+namespace braid {
+
+namespace {
+
+// Configurations solved between two looks at the best time; fixed, so that the result does not depend
+// on the number of threads.
+constexpr std::size_t kWave = 8;
+constexpr std::size_t kBoundWave = 64;
+
+struct Candidate {
+  Configuration configuration;
+  std::optional<Strategy> outside;
+  double bound = 0;
+  std::optional<double> quick;  // the time of a plan that was found without search
+  std::int64_t priced = 0;
+};
+
+ProblemOptions options_of(const Candidate& candidate) {
+  ProblemOptions options;
+  if (candidate.outside)
+    options.filter.outside = [chosen = *candidate.outside](const Strategy& s) { return s == chosen; };
+  return options;
+}
+
+class Explorer {
+ public:
+  Explorer(const SearchContext& context, const DecisionTree& tree, const SearchOptions& options)
+      : context_(context), tree_(tree), options_(options), finalists_(options.alternatives + 1) {}
+
+  Exploration run() {
+    collect();
+    bound_all();
+    enter_quick_plans();
+    solve_promising();
+    Exploration result;
+    result.ranked = finalists_.ranked();
+    // What was not solved is proven to be no faster than a plan that was found.
+    result.lower_bound = std::min(lower_bound_, finalists_.best().value_or(kForever).value());
+    result.statistics = statistics_;
+    return result;
+  }
+
+ private:
+  BuiltProblem build(const Candidate& candidate) const {
+    const TreeBranch& branch = branch_of(tree_, candidate.configuration.shape.stages);
+    return build_problem(context_, branch, candidate.configuration, options_of(candidate));
+  }
+
+  void collect() {
+    for (const Configuration& c : tree_.configurations) {
+      if (!context_.cost.outside_shares_strategy()) {
+        candidates_.push_back({.configuration = c, .outside = std::nullopt, .quick = std::nullopt});
+        continue;
+      }
+      const TreeBranch& branch = branch_of(tree_, c.shape.stages);
+      for (const Strategy& s : shared_outside_strategies(context_, branch, c))
+        candidates_.push_back({.configuration = c, .outside = s, .quick = std::nullopt});
+    }
+    statistics_.configurations = static_cast<int>(candidates_.size());
+  }
+
+  bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
+
+  void report(int done) const {
+    if (options_.progress)
+      options_.progress({done, static_cast<int>(candidates_.size()), finalists_.best()});
+  }
+
+  void bound_all() {
+    for (std::size_t begin = 0; begin < candidates_.size(); begin += kBoundWave) {
+      const std::size_t count = std::min(kBoundWave, candidates_.size() - begin);
+      parallel_for(count, options_.threads, [&](std::size_t i) {
+        Candidate& candidate = candidates_[begin + i];
+        const BuiltProblem built = build(candidate);
+        candidate.bound = without_ties(pipeline_bound(built.problem), candidate.configuration.shape.stages) +
+                          built.transfers;
+        if (const auto solution = quick_pipeline(built.problem))
+          candidate.quick = solution->time + built.transfers;
+        candidate.priced = built.priced;
+      });
+      report(0);
+    }
+    for (const Candidate& candidate : candidates_) statistics_.strategies += candidate.priced;
+    std::ranges::stable_sort(candidates_, {}, &Candidate::bound);
+  }
+
+  // Quick plans, the most promising first, set the time to beat.
+  void enter_quick_plans() {
+    std::vector<const Candidate*> quick;
+    for (const Candidate& candidate : candidates_)
+      if (candidate.quick) quick.push_back(&candidate);
+    std::ranges::stable_sort(quick, {}, [](const Candidate* c) { return *c->quick; });
+    for (const Candidate* candidate : quick) {
+      if (*candidate->quick >= finalists_.limit(candidate->configuration.shape)) continue;
+      const BuiltProblem built = build(*candidate);
+      if (const auto solution = quick_pipeline(built.problem))
+        finalists_.add(finalist_of(context_, built, *solution));
+    }
+  }
+
+  void solve_promising() {
+    lower_bound_ = std::numeric_limits<double>::infinity();
+    std::size_t done = 0;
+    while (done < candidates_.size()) {
+      const std::size_t count = std::min(kWave, candidates_.size() - done);
+      if (stopped()) {
+        statistics_.interrupted = true;
+        lower_bound_ = std::min(lower_bound_, candidates_[done].bound);
+        return;
+      }
+      std::vector<std::optional<Finalist>> found(count);
+      parallel_for(count, options_.threads, [&](std::size_t i) {
+        const Candidate& candidate = candidates_[done + i];
+        const double limit = finalists_.limit(candidate.configuration.shape);
+        if (candidate.bound >= limit) return;
+        const BuiltProblem built = build(candidate);
+        if (const auto solution = search_pipeline(built.problem, limit - built.transfers))
+          found[i] = finalist_of(context_, built, *solution);
+      });
+      for (std::size_t i = 0; i < count; ++i) {
+        statistics_.solved += found[i] ? 1 : 0;
+        if (!found[i]) continue;
+        lower_bound_ = std::min(lower_bound_, found[i]->bound);
+        finalists_.add(std::move(*found[i]));
+      }
+      done += count;
+      report(static_cast<int>(done));
+    }
+  }
+
+  const SearchContext& context_;
+  const DecisionTree& tree_;
+  const SearchOptions& options_;
+  std::vector<Candidate> candidates_;
+  Finalists finalists_;
+  double lower_bound_ = 0;
+  SearchStatistics statistics_;
+};
+
+}  // namespace
+
+std::vector<Strategy> shared_outside_strategies(const SearchContext& context,
+                                                const TreeBranch& branch,
+                                                const Configuration& configuration) {
+  std::vector<Strategy> shared;
+  const LayerShape& embedding = context.model.type_of(0).shape;
+  const LayerShape& head = context.model.type_of(context.model.num_layers() - 1).shape;
+  for (const Strategy& s : kept_strategies(branch))
+    if (s.recompute == Recompute::none && context.cost.prices(s) &&
+        !strategy_fault(embedding, s, configuration.micro_batch) &&
+        !strategy_fault(head, s, configuration.micro_batch))
+      shared.push_back(s);
+  return shared;
+}
+
+Exploration explore_exactly(const SearchContext& context, const DecisionTree& tree,
+                            const SearchOptions& options) {
+  return Explorer(context, tree, options).run();
+}
+
+}  // namespace braid

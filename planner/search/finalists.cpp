@@ -1,0 +1,60 @@
+#include "planner/search/finalists.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/simulate/price_plan.h"
+
+namespace braid {
+
+namespace {
+
+double time_of(const Finalist& f) { return f.plan.prediction.iteration.value(); }
+
+}  // namespace
+
+void Finalists::add(Finalist finalist) {
+  const auto rival = std::ranges::find_if(finalists_, [&](const Finalist& f) {
+    return same_kind(f.plan.shape, finalist.plan.shape);
+  });
+  if (rival == finalists_.end()) {
+    finalists_.push_back(std::move(finalist));
+  } else if (time_of(finalist) < time_of(*rival)) {
+    *rival = std::move(finalist);
+  }
+}
+
+double Finalists::limit(const PipelineShape& shape) const {
+  double own = std::numeric_limits<double>::infinity();
+  std::vector<double> times;
+  for (const Finalist& f : finalists_) {
+    if (same_kind(f.plan.shape, shape)) own = time_of(f);
+    times.push_back(time_of(f));
+  }
+  if (static_cast<int>(times.size()) < keep_) return own;
+  const auto last = times.begin() + (keep_ - 1);
+  std::ranges::nth_element(times, last);
+  return std::min(own, *last);
+}
+
+std::optional<Seconds> Finalists::best() const {
+  if (finalists_.empty()) return std::nullopt;
+  return Seconds(time_of(*std::ranges::min_element(finalists_, {}, time_of)));
+}
+
+std::vector<Finalist> Finalists::ranked() const {
+  std::vector<Finalist> sorted = finalists_;
+  std::ranges::stable_sort(sorted, {}, time_of);
+  return sorted;
+}
+
+Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
+                     const PipelineSolution& solution) {
+  Finalist finalist{plan_of(context, built, solution), 0};
+  finalist.plan.prediction = price_plan(finalist.plan, context.cost);
+  finalist.bound =
+      without_ties(solution.time, built.configuration.shape.stages) + built.transfers;
+  return finalist;
+}
+
+}  // namespace braid

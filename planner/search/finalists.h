@@ -1,0 +1,42 @@
+#pragma once
+// The plans that are still in the race: one for each pipeline degree and schedule, priced by the
+// simulator.
+
+#include <optional>
+#include <vector>
+
+#include "planner/search/build_problem.h"
+
+namespace braid {
+
+struct Finalist {
+  Plan plan;
+  double bound = 0;  // no plan of its configuration is faster
+};
+
+class Finalists {
+ public:
+  explicit Finalists(int keep) : keep_(keep) {}
+
+  void add(Finalist finalist);
+  // A plan of this shape must be faster than this to matter.
+  double limit(const PipelineShape& shape) const;
+
+  std::optional<Seconds> best() const;
+  bool empty() const { return finalists_.empty(); }
+  // Fastest first.
+  std::vector<Finalist> ranked() const;
+
+ private:
+  static bool same_kind(const PipelineShape& a, const PipelineShape& b) {
+    return a.stages == b.stages && a.schedule == b.schedule;
+  }
+  int keep_;
+  std::vector<Finalist> finalists_;
+};
+
+// Prices the plan and adds what it proves.
+Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
+                     const PipelineSolution& solution);
+
+}  // namespace braid

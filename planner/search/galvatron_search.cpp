@@ -1,0 +1,170 @@
+#include "planner/search/galvatron_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace braid {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kMostTensor = 8;
+
+enum class Mode { tensor_only, ulysses_only, both };
+
+// One task of its outer loop.
+struct Task {
+  Mode mode;
+  int widest;
+
+  bool offers(const Strategy& s) const {
+    if (s.tp > widest) return false;
+    const bool ulysses = s.tp_kind == TensorKind::ulysses;
+    switch (mode) {
+      case Mode::tensor_only:
+        return !ulysses;
+      case Mode::ulysses_only:
+        return ulysses || s.tp == 1;
+      case Mode::both:
+        return true;
+    }
+    return false;
+  }
+};
+
+// What its candidates are made of, whatever the cost model: no rings, no experts apart, ZeRO-2 or
+// ZeRO-3 wherever data parallelism replicates, all or nothing recomputed.
+bool is_its_own(const Strategy& s) {
+  const bool states = s.dp > 1 ? s.zero == Zero::gradients || s.zero == Zero::parameters
+                               : s.zero == Zero::none;
+  return s.cp == 1 && s.ep == 1 && s.tp <= kMostTensor && states &&
+         s.recompute != Recompute::selective;
+}
+
+std::vector<Task> tasks_of(const Configuration& c, int stage_devices) {
+  const auto samples = static_cast<int>(std::min<std::int64_t>(c.micro_batch, stage_devices));
+  const int least = std::max(1, stage_devices / samples);
+  const int most = std::min(stage_devices, kMostTensor);
+  std::vector<Task> tasks;
+  for (const Mode mode : {Mode::tensor_only, Mode::ulysses_only, Mode::both})
+    for (int widest = 1; widest <= most; widest *= 2) {
+      if (widest < least || (mode == Mode::ulysses_only && 2 * widest <= most)) continue;
+      tasks.push_back({mode, widest});
+    }
+  return tasks;
+}
+
+// As many for each stage, what is left on the last.
+std::vector<int> its_cuts(int blocks, int stages) {
+  std::vector<int> cuts(static_cast<std::size_t>(stages), blocks / stages);
+  cuts.back() += blocks % stages;
+  return cuts;
+}
+
+class GalvatronExplorer {
+ public:
+  GalvatronExplorer(const SearchContext& context, const DecisionTree& tree,
+                    const SearchOptions& options)
+      : context_(context), tree_(tree), options_(options), finalists_(options.alternatives + 1) {}
+
+  Exploration run() {
+    int done = 0;
+    for (const Configuration& c : tree_.configurations) {
+      if (options_.stop != nullptr && options_.stop->load()) {
+        statistics_.interrupted = true;
+        break;
+      }
+      if (c.shape.schedule == ScheduleKind::one_f_one_b && c.order == MeshOrder::pp_dp_cp_tp)
+        for (const Task& task : tasks_of(c, context_.cluster.num_devices() / c.shape.stages))
+          explore(c, task);
+      ++done;
+      if (options_.progress)
+        options_.progress({done, static_cast<int>(tree_.configurations.size()), finalists_.best()});
+    }
+    return {finalists_.ranked(), 0, statistics_};
+  }
+
+ private:
+  void explore(const Configuration& c, const Task& task) {
+    ++statistics_.configurations;
+    const TreeBranch& branch = branch_of(tree_, c.shape.stages);
+    const auto offered = [&](const Strategy& s) { return is_its_own(s) && task.offers(s); };
+    ProblemOptions problem_options;
+    problem_options.filter = {offered, [](const Strategy&) { return false; }};
+    // The time of one micro-batch with its gradient reduction is all that its recurrence sees.
+    problem_options.weights = StageWeights{{}, {1, 1, 1, 1, 0, 0}};
+    problem_options.recurrence = true;
+    BuiltProblem built = build_problem(context_, branch, c, problem_options);
+    statistics_.strategies += built.priced;
+    const std::vector<int> cuts = its_cuts(static_cast<int>(built.problem.blocks.size()),
+                                           c.shape.stages);
+    std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>> solved;
+    for (const Strategy& outside : shared_outside_strategies(context_, branch, c)) {
+      if (!offered(outside)) continue;
+      if (const auto solution = solve(built, task, outside, cuts, solved)) {
+        ++statistics_.solved;
+        finalists_.add(finalist_of(context_, built, *solution));
+      }
+    }
+  }
+
+  std::optional<PipelineSolution> solve(
+      BuiltProblem& built, const Task& task, const Strategy& outside, const std::vector<int>& cuts,
+      std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>>& solved) const {
+    const Configuration& c = built.configuration;
+    const auto strategy = static_cast<int>(std::ranges::find(built.strategies, outside) -
+                                           built.strategies.begin());
+    PipelineSolution solution;
+    solution.blocks = cuts;
+    int begin = 0;
+    for (int stage = 0; stage < c.shape.stages; ++stage) {
+      const auto at = static_cast<std::size_t>(stage);
+      StageMenus& menus = built.problem.stages[at];
+      menus.before.clear();
+      menus.after.clear();
+      const auto layers = stage_layers(built.problem, stage, begin, cuts[at]);
+      begin += cuts[at];
+      const StageSite site{{context_.cluster.num_devices(), c.shape.stages, c.order},
+                           c.shape,
+                           stage,
+                           c.micro_batch};
+      std::int64_t budget = menus.budget;
+      std::vector<int> choice;
+      const auto reserve = [&](int type, std::vector<LayerMenu>& place) {
+        const LayerMemory memory = context_.cost.layer(type, outside, site).memory;
+        budget -= (context_.cost.resident(memory, site) + memory.workspace).value();
+        place.push_back({{LayerOption{.strategy = strategy}}});
+      };
+      if (site.first()) reserve(context_.model.layers.front(), menus.before);
+      if (site.last()) reserve(context_.model.layers.back(), menus.after);
+      if (task.mode != Mode::ulysses_only)
+        budget -= context_.cost.sequence_buffer(task.widest, site).value();
+
+      auto [found, is_new] = solved.try_emplace({stage, budget});
+      if (is_new)
+        found->second = search_segment({layers, &menus.transitions, budget, kInfinity});
+      if (found->second.empty()) return std::nullopt;
+      SegmentPoint point = found->second.front();
+      if (site.first()) point.choice.insert(point.choice.begin(), 0);
+      if (site.last()) point.choice.push_back(0);
+      solution.stages.push_back(std::move(point));
+    }
+    return solution;
+  }
+
+  const SearchContext& context_;
+  const DecisionTree& tree_;
+  const SearchOptions& options_;
+  Finalists finalists_;
+  SearchStatistics statistics_;
+};
+
+}  // namespace
+
+Exploration explore_as_galvatron(const SearchContext& context, const DecisionTree& tree,
+                                 const SearchOptions& options) {
+  return GalvatronExplorer(context, tree, options).run();
+}
+
+}  // namespace braid

@@ -1,0 +1,159 @@
+#include "planner/search/infeasible.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/cost/make_cost_model.h"
+#include "planner/simulate/price_plan.h"
+
+namespace braid {
+
+namespace {
+
+// The way to run a configuration that needs least memory on its fullest stage.
+struct Leanest {
+  std::int64_t excess = std::numeric_limits<std::int64_t>::max();  // beyond the budget; ≤ 0 fits
+  PipelineSolution solution;
+};
+
+const LayerOption& lean_option(const LayerMenu& menu) {
+  return *std::ranges::min_element(
+      menu.options, {}, [](const LayerOption& o) { return o.memory + o.workspace; });
+}
+
+std::optional<SegmentPoint> lean_segment(const std::vector<const LayerMenu*>& layers) {
+  SegmentPoint point;
+  for (const LayerMenu* menu : layers) {
+    if (menu->options.empty()) return std::nullopt;
+    const LayerOption& option = lean_option(*menu);
+    point.memory += option.memory;
+    point.workspace = std::max(point.workspace, option.workspace);
+    point.choice.push_back(static_cast<int>(&option - menu->options.data()));
+  }
+  return point;
+}
+
+// Fills stages from the left as long as they stay within `excess` of their budgets. Needs are monotone
+// in the blocks, so this fits whenever anything does.
+std::optional<Leanest> fill(const PipelineProblem& problem, std::int64_t excess) {
+  const auto stages = static_cast<int>(problem.stages.size());
+  const auto blocks = static_cast<int>(problem.blocks.size());
+  Leanest lean{std::numeric_limits<std::int64_t>::min(), {}};
+  int begin = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::int64_t budget = problem.stages[static_cast<std::size_t>(stage)].budget;
+    const int room = blocks - begin - (stages - stage - 1) * problem.multiple;
+    std::optional<SegmentPoint> best;
+    int count = 0;
+    for (int n = stage + 1 == stages ? room : problem.multiple; n <= room; n += problem.multiple) {
+      auto point = lean_segment(stage_layers(problem, stage, begin, n));
+      if (!point || point->memory + point->workspace - budget > excess) break;
+      best = std::move(point);
+      count = n;
+    }
+    if (!best) return std::nullopt;
+    lean.excess = std::max(lean.excess, best->memory + best->workspace - budget);
+    lean.solution.blocks.push_back(count);
+    lean.solution.stages.push_back(std::move(*best));
+    begin += count;
+  }
+  if (begin != blocks) return std::nullopt;
+  return lean;
+}
+
+std::optional<Leanest> leanest(const PipelineProblem& problem) {
+  if (even_cuts(problem).empty()) return std::nullopt;
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  auto best = fill(problem, kMost);
+  if (!best) return std::nullopt;
+  std::int64_t low = -kMost;
+  while (true) {
+    const std::int64_t middle = low + (best->excess - low) / 2;
+    if (best->excess - low < (std::int64_t{1} << 20) || middle >= best->excess) return best;
+    if (auto better = fill(problem, middle)) {
+      best = std::move(better);
+    } else {
+      low = middle;
+    }
+  }
+}
+
+struct Closest {
+  std::optional<Leanest> lean;
+  BuiltProblem built;
+};
+
+Closest closest_of(const SearchContext& context, const DecisionTree& tree) {
+  Closest closest;
+  for (const Configuration& c : tree.configurations) {
+    BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
+    auto lean = leanest(built.problem);
+    if (!lean || (closest.lean && lean->excess >= closest.lean->excess)) continue;
+    closest = {std::move(lean), std::move(built)};
+    if (closest.lean->excess <= 0) break;
+  }
+  return closest;
+}
+
+bool could_run(const SearchContext& context, std::int64_t batch, const SpaceOptions& space) {
+  const DecisionTree tree = build_tree(context.model, context.cluster, batch, space);
+  const Closest closest = closest_of(context, tree);
+  return closest.lean && closest.lean->excess <= 0;
+}
+
+// The cluster with more nodes of its last kind.
+Cluster grown(const Cluster& cluster, int nodes) {
+  Cluster larger = cluster;
+  larger.groups.back().count += nodes;
+  return larger;
+}
+
+}  // namespace
+
+Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& tree,
+                              const Profile* profile, const SearchOptions& options,
+                              const std::function<void(Plan&)>& complete) {
+  Infeasible answer;
+  Closest closest = closest_of(context, tree);
+  if (!closest.lean) {
+    answer.constraint = tree.configurations.empty() ? "layers" : "batch";
+  } else {
+    answer.constraint = "memory";
+    answer.closest = plan_of(context, closest.built, closest.lean->solution);
+    answer.closest.prediction = price_plan(answer.closest, context.cost);
+    complete(answer.closest);
+    std::int64_t worst = std::numeric_limits<std::int64_t>::min();
+    for (std::size_t i = 0; i < answer.closest.prediction.stages.size(); ++i) {
+      const StagePrediction& stage = answer.closest.prediction.stages[i];
+      if ((stage.peak - stage.budget).value() <= worst) continue;
+      worst = (stage.peak - stage.budget).value();
+      answer.stage = static_cast<int>(i);
+      answer.breakdown = stage;
+      answer.needed = stage.peak;
+      answer.available = stage.budget;
+    }
+    answer.enough_memory = answer.needed;
+  }
+  const auto cost_for = [&](const Cluster& cluster, std::int64_t batch) {
+    return make_cost_model(
+        {options.cost == CostKind::galvatron ? CostKind::measured : options.cost, options.precision,
+         options.gradient_precision, batch},
+        context.model, cluster, profile);
+  };
+  for (std::int64_t batch = options.global_batch / 2; batch >= 1 && !answer.enough_batch; batch /= 2) {
+    const auto cost = cost_for(context.cluster, batch);
+    if (could_run({context.model, context.cluster, *cost, context.memory_limit}, batch, options.space))
+      answer.enough_batch = batch;
+  }
+  const int nodes = context.cluster.num_nodes();
+  for (int factor = 2; factor <= 16 && !answer.enough_devices; factor *= 2) {
+    const Cluster larger = grown(context.cluster, nodes * (factor - 1));
+    const auto cost = cost_for(larger, options.global_batch);
+    if (could_run({context.model, larger, *cost, context.memory_limit}, options.global_batch,
+                  options.space))
+      answer.enough_devices = larger.num_devices();
+  }
+  return answer;
+}
+
+}  // namespace braid

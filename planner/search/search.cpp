@@ -1,0 +1,139 @@
+#include "planner/search/search.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "planner/core/error.h"
+#include "planner/cost/make_cost_model.h"
+#include "planner/search/baselines.h"
+#include "planner/search/bmw_search.h"
+#include "planner/search/certificate.h"
+#include "planner/search/exact_search.h"
+#include "planner/search/galvatron_search.h"
+#include "planner/search/infeasible.h"
+
+namespace braid {
+
+namespace {
+
+const std::vector<std::string> kAlgorithms = {"exact", "galvatron", "bmw", "dp",
+                                              "zero3", "tp",        "pp",  "megatron-3d"};
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void check(const SearchOptions& options) {
+  if (options.global_batch < 1 || options.global_batch > (1 << 24))
+    throw Error({.what = fmt::format("a global batch of {} samples makes no sense", options.global_batch),
+                 .where = "--global-batch",
+                 .fix = "choose from 1 to 16777216"});
+}
+
+// Galvatron's formulas know its own space only.
+SpaceOptions space_of(const SearchOptions& options) {
+  SpaceOptions space = options.space;
+  if (options.cost != CostKind::galvatron) return space;
+  constexpr int kMost = 8;
+  space.schedules = {ScheduleKind::one_f_one_b};
+  space.mesh_orders = {MeshOrder::pp_dp_cp_tp};
+  space.max_tp = space.max_tp > 0 ? std::min(space.max_tp, kMost) : kMost;
+  space.max_pp = space.max_pp > 0 ? std::min(space.max_pp, kMost) : kMost;
+  space.max_cp = 1;
+  return space;
+}
+
+Exploration explore(const SearchContext& context, const DecisionTree& tree,
+                    const SearchOptions& options) {
+  switch (options.algorithm) {
+    case Algorithm::exact:
+      return explore_exactly(context, tree, options);
+    case Algorithm::galvatron:
+      return explore_as_galvatron(context, tree, options);
+    case Algorithm::bmw:
+      return explore_as_bmw(context, tree, options);
+    case Algorithm::dp:
+    case Algorithm::zero3:
+    case Algorithm::tp:
+    case Algorithm::pp:
+    case Algorithm::megatron_3d:
+      return explore_baseline(context, tree, options);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string name_of(Algorithm algorithm) { return kAlgorithms[static_cast<std::size_t>(algorithm)]; }
+
+const std::vector<std::string>& algorithm_names() { return kAlgorithms; }
+
+double SearchResult::gap() const {
+  if (!plan || !(plan->certificate.lower_bound.value() > 0)) return 0;
+  return plan->prediction.iteration / plan->certificate.lower_bound - 1;
+}
+
+Balance balance_of(const Plan& plan) {
+  double time = 0, slowest = 0, memory = 0, largest = 0;
+  for (const StagePrediction& stage : plan.prediction.stages) {
+    const double t =
+        (stage.times.forward + stage.times.backward_input + stage.times.backward_weight).value();
+    const auto m = static_cast<double>(stage.peak.value());
+    time += t;
+    memory += m;
+    slowest = std::max(slowest, t);
+    largest = std::max(largest, m);
+  }
+  return {1 - slowest / time, 1 - largest / memory};
+}
+
+SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
+                    const SearchOptions& options) {
+  check(options);
+  const auto start = std::chrono::steady_clock::now();
+  const double cpu_start = cpu_seconds();
+  const auto cost = make_cost_model({options.cost, options.precision, options.gradient_precision,
+                                     options.global_batch},
+                                    model, cluster, profile);
+  const SearchContext context{model, cluster, *cost, options.memory_limit};
+  const DecisionTree tree = build_tree(model, cluster, options.global_batch, space_of(options));
+  Exploration found = explore(context, tree, options);
+  // What the others could have found is proven by the exact search alone.
+  if (options.algorithm != Algorithm::exact && !found.ranked.empty() && !found.statistics.interrupted)
+    found.lower_bound = explore_exactly(context, tree, options).lower_bound;
+
+  SearchResult result;
+  result.statistics = found.statistics;
+  const auto complete = [&](Plan& plan) {
+    plan.cost = options.cost;
+    plan.precision = options.precision;
+    plan.gradient_precision = options.gradient_precision;
+    plan.certificate = {name_of(options.algorithm), Seconds(found.lower_bound),
+                        physics_bound(model, cluster, options.global_batch, options.precision)};
+  };
+  for (std::size_t i = 0; i < found.ranked.size(); ++i) {
+    Plan& plan = found.ranked[i].plan;
+    complete(plan);
+    if (i == 0) {
+      result.plan = plan;
+    } else if (static_cast<int>(i) <= options.alternatives) {
+      result.alternatives.push_back({plan, why_slower(plan, *result.plan)});
+    }
+  }
+  if (result.plan) {
+    verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
+  } else if (!found.statistics.interrupted) {
+    result.infeasible = explain_infeasible(context, tree, profile, options, complete);
+  }
+  result.statistics.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.statistics.cpu_seconds = cpu_seconds() - cpu_start;
+  return result;
+}
+
+}  // namespace braid

@@ -1,0 +1,68 @@
+#include "planner/simulate/price_plan.h"
+
+#include <algorithm>
+
+namespace braid {
+
+StageSite site_of(const Plan& plan, int stage) {
+  return {plan.mesh(), plan.shape, stage, plan.micro_batch()};
+}
+
+std::vector<StageTimes> stage_times(const Prediction& prediction) {
+  std::vector<StageTimes> times;
+  times.reserve(prediction.stages.size());
+  for (const StagePrediction& stage : prediction.stages) times.push_back(stage.times);
+  return times;
+}
+
+namespace {
+
+int type_at(const Model& model, int layer) {
+  return model.layers[static_cast<std::size_t>(layer)];
+}
+
+StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) {
+  const StageSite site = site_of(plan, stage);
+  const StagePlan& layers = plan.stages[static_cast<std::size_t>(stage)];
+  const std::vector<int> ids = layers_of(layers);
+  StagePrediction p;
+  Bytes resident;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Strategy& strategy = layers.strategies[i];
+    const int type = type_at(plan.model, ids[i]);
+    const LayerCost priced = cost.layer(type, strategy, site);
+    p.terms += priced.time;
+    p.memory += priced.memory;
+    resident += cost.resident(priced.memory, site);
+    if (i > 0)
+      p.redistribute += 2 * cost.redistribute(type, layout_of(layers.strategies[i - 1]),
+                                              layout_of(strategy), site);
+  }
+  p.times.forward = Seconds(p.terms.forward() + p.redistribute / 2);
+  p.times.backward_input = Seconds(p.terms.backward_input() + p.redistribute / 2);
+  p.times.backward_weight = Seconds(p.terms.backward_weight());
+  p.times.reduce = Seconds(p.terms.once_reduce());
+  p.times.update = Seconds(p.terms.update);
+  if (!site.last()) p.times.transfer = cost.transfer(type_at(plan.model, ids.back()), site);
+  p.in_flight = in_flight(plan.shape, stage);
+  p.overhead = cost.stage_overhead(site);
+  p.peak = resident + p.memory.workspace + p.overhead;
+  p.budget = cost.budget(plan.memory_limit, site);
+  return p;
+}
+
+}  // namespace
+
+Prediction price_plan(const Plan& plan, const CostModel& cost) {
+  Prediction prediction;
+  for (int stage = 0; stage < plan.shape.stages; ++stage)
+    prediction.stages.push_back(price_stage(plan, cost, stage));
+  const std::vector<StageTimes> times = stage_times(prediction);
+  const auto own = cost.own_iteration(plan.shape, times);
+  prediction.iteration = own ? *own : simulate(plan.shape, times).iteration;
+  prediction.samples_per_second =
+      static_cast<double>(plan.global_batch) / prediction.iteration.value();
+  return prediction;
+}
+
+}  // namespace braid

@@ -1,0 +1,213 @@
+// Profile files: that they survive a round trip, and what they refuse.
+
+#include "planner/profile/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kProfile = R"({
+  "format": "braid.profile",
+  "version": 1,
+  "name": "measured",
+  "source": "by hand",
+  "precision": "bf16",
+  "gradient_precision": "fp32",
+  "overlap_slowdown": 1.125552573612729,
+  "context_bytes": 536870912,
+  "allocator_slack": 0.02,
+  "layers": [
+    {
+      "type": "decoder",
+      "parameter_bytes": 809500672.0,
+      "saved": {
+        "1": 1000.5,
+        "2": 600.0,
+        "16": 90.0
+      },
+      "saved_full": 30.25,
+      "compute": [
+        {
+          "samples": 0.5,
+          "sequence": 2048,
+          "split": 2,
+          "forward": 0.0123,
+          "backward_input": 0.02,
+          "backward_weight": 0.01
+        },
+        {
+          "samples": 1.0,
+          "sequence": 2048,
+          "split": 1,
+          "forward": 0.03
+        }
+      ]
+    },
+    {
+      "type": "outside",
+      "compute": []
+    }
+  ],
+  "only_stage": {
+    "states": {
+      "1": 100.0
+    },
+    "activations": {
+      "1": 5.0,
+      "2": 3.0
+    }
+  },
+  "last_stage": {
+    "states": {
+      "1": 50.0
+    },
+    "activations": {}
+  },
+  "bandwidths": [
+    {
+      "op": "all_reduce",
+      "ranks": 8,
+      "stride": 1,
+      "bytes_per_second": 165691000000.0
+    }
+  ],
+  "collectives": [
+    {
+      "op": "all_to_all",
+      "ranks": 4,
+      "stride": 2,
+      "bytes": 1048576,
+      "seconds": 7.895e-05
+    }
+  ]
+})";
+
+Profile sample() { return profile_from_json(parse_json(kProfile, "p.json"), "p.json"); }
+
+TEST(Profile, ReadsWhatWasMeasured) {
+  const Profile profile = sample();
+  const MeasuredLayer* decoder = profile.layer("decoder");
+  ASSERT_NE(decoder, nullptr);
+  EXPECT_EQ(decoder->saved, (BySplit{{1, 1000.5}, {2, 600.0}, {16, 90.0}}));
+  EXPECT_EQ(decoder->saved_full, 30.25);
+  ASSERT_EQ(decoder->compute.size(), 2U);
+  EXPECT_EQ(decoder->compute[0].backward_weight, Seconds(0.01));
+  EXPECT_FALSE(decoder->compute[1].backward_input.has_value());
+  EXPECT_EQ(profile.layer("encoder"), nullptr);
+  EXPECT_EQ(profile.context, Bytes(536'870'912));
+  EXPECT_FALSE(profile.first_stage.has_value());
+  EXPECT_EQ(profile.last_stage.value_or(MeasuredOutside{}).states, (BySplit{{1, 50.0}}));
+  EXPECT_EQ(profile.bandwidths.front().bandwidth, BytesPerSecond(165.691e9));
+  EXPECT_EQ(profile.collectives.front().op, Collective::all_to_all);
+  EXPECT_EQ(profile.collectives.front().seconds, Seconds(78.95e-6));
+}
+
+TEST(Profile, RoundTripsByteForByte) { EXPECT_EQ(to_json(sample()).dump(2), kProfile); }
+
+TEST(Profile, CarriesModelAndCluster) {
+  const std::filesystem::path configs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
+  const Model model = read_model(configs / "models" / "llama2-7b.json");
+  Profile profile = sample();
+  profile.model = model;
+  profile.cluster = read_cluster(configs / "clusters" / "a100-80g-8.json");
+  const std::string text = to_json(profile).dump(2);
+  const Profile again = profile_from_json(parse_json(text, "p.json"), "p.json");
+  EXPECT_EQ(to_json(again).dump(2), text);
+  EXPECT_EQ(again.model.value_or(Model{}).layers, model.layers);
+  EXPECT_EQ(again.cluster.value_or(Cluster{}).num_devices(), 8);
+}
+
+TEST(Profile, NamesEveryCollective) {
+  EXPECT_EQ(name_of(Collective::all_reduce), "all_reduce");
+  EXPECT_EQ(name_of(Collective::all_gather), "all_gather");
+  EXPECT_EQ(name_of(Collective::reduce_scatter), "reduce_scatter");
+  EXPECT_EQ(name_of(Collective::all_to_all), "all_to_all");
+  EXPECT_EQ(name_of(Collective::point_to_point), "point_to_point");
+}
+
+std::set<std::string> keys_of(const Json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, unused] : object.items()) keys.insert(key);
+  return keys;
+}
+
+TEST(Profile, SchemaNamesTheSameFields) {
+  const std::filesystem::path root = BRAID_SOURCE_DIR;
+  const Json schema = read_json(root / "schemas" / "profile.schema.json");
+  const Json& defs = schema["$defs"];
+  Profile profile = sample();
+  profile.model = read_model(root / "configs" / "models" / "gpt2.json");
+  profile.cluster = read_cluster(root / "configs" / "clusters" / "a100-80g-8.json");
+  profile.first_stage = profile.last_stage;
+  const Json json = to_json(profile);
+  EXPECT_EQ(keys_of(schema["properties"]), keys_of(json));
+  EXPECT_EQ(keys_of(defs["layer"]["properties"]), keys_of(json["layers"][0]));
+  EXPECT_EQ(keys_of(defs["compute"]["properties"]), keys_of(json["layers"][0]["compute"][0]));
+  EXPECT_EQ(keys_of(defs["outside"]["properties"]), keys_of(json["only_stage"]));
+  EXPECT_EQ(keys_of(defs["bandwidth"]["properties"]), keys_of(json["bandwidths"][0]));
+  EXPECT_EQ(keys_of(defs["collective"]["properties"]), keys_of(json["collectives"][0]));
+}
+
+struct MistakeCase {
+  const char* fact;
+  const char* patch;  // JSON Patch on the sample
+  const char* what;
+  const char* where;
+};
+
+constexpr MistakeCase kMistakes[] = {
+    {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.plan"}])",
+     "'braid.plan'", "p.json"},
+    {"another version", R"([{"op": "replace", "path": "/version", "value": 2}])", "version 2",
+     "p.json"},
+    {"an unknown key", R"([{"op": "add", "path": "/bandwidth", "value": []}])",
+     "did you mean 'bandwidths'", "p.json"},
+    {"an unknown collective",
+     R"([{"op": "replace", "path": "/bandwidths/0/op", "value": "allreduce"}])",
+     "did you mean 'all_reduce'", "p.json: bandwidths[0].op"},
+    {"a collective that takes no time",
+     R"([{"op": "replace", "path": "/collectives/0/seconds", "value": 0}])", "no time",
+     "p.json: collectives[0].seconds"},
+    {"a negative time",
+     R"([{"op": "replace", "path": "/layers/0/compute/1/forward", "value": -1}])",
+     "-1 is out of range", "p.json: layers[0].compute[1].forward"},
+    {"no ranks", R"([{"op": "replace", "path": "/collectives/0/ranks", "value": 0}])",
+     "0 is out of range", "p.json: collectives[0].ranks"},
+    {"a split that is no number", R"([{"op": "add", "path": "/layers/0/saved/two", "value": 1}])",
+     "'two' is not a number of ways", "p.json: layers[0].saved.two"},
+    {"a split in no ways", R"([{"op": "add", "path": "/layers/0/saved/0", "value": 1}])",
+     "at least one way", "p.json: layers[0].saved.0"},
+    {"a split beyond integers",
+     R"([{"op": "add", "path": "/layers/0/saved/99999999999", "value": 1}])",
+     "is not a number of ways", "p.json: layers[0].saved.99999999999"},
+    {"a layer type twice", R"([{"op": "replace", "path": "/layers/1/type", "value": "decoder"}])",
+     "'decoder' stands twice", "p.json: layers[1]"},
+    {"overlap that speeds up", R"([{"op": "replace", "path": "/overlap_slowdown", "value": 0.9}])",
+     "0.9 is out of range", "p.json: overlap_slowdown"},
+    {"half a placement", R"([{"op": "remove", "path": "/only_stage/activations"}])",
+     "'activations' is missing", "p.json: only_stage"},
+};
+
+TEST(Profile, RefusesMistakes) {
+  for (const MistakeCase& c : kMistakes) {
+    const Json json = parse_json(kProfile, "p.json").patch(parse_json(c.patch, c.fact));
+    try {
+      profile_from_json(json, "p.json");
+      ADD_FAILURE() << c.fact << " went unnoticed";
+    } catch (const Error& error) {
+      const Mistake& found = error.mistake();
+      EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
+      EXPECT_EQ(found.where, c.where) << c.fact;
+      EXPECT_FALSE(found.fix.empty()) << c.fact;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace braid
