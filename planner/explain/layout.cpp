@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "planner/core/error.h"
+#include "planner/core/text.h"
 
 namespace braid {
 namespace {
@@ -95,22 +96,23 @@ std::string printable(std::string_view text) {
 }
 
 std::string stacked_bar(std::span<const Segment> segments, double full, std::size_t width,
-                        const RenderOptions& options) {
-  // Rounding the running sum, not each part, keeps the whole bar true to its total.
+                        const RenderOptions& options, std::optional<double> limit) {
   const auto cells_up_to = [&](double amount) {
     const double exact = full > 0 ? amount / full * static_cast<double>(width) : 0;
     return static_cast<std::size_t>(std::clamp(std::round(exact), 0.0, double(width)));
   };
-  std::string bar;
+  // Rounding the running sum, not each part, keeps the whole bar true to its total.
+  std::vector<std::string> bar(width, paint("·", Tone::faint, options));
   double sum = 0;
   std::size_t filled = 0;
   for (const Segment& segment : segments) {
     sum += segment.amount;
-    const std::size_t end = std::max(filled, cells_up_to(sum));
-    bar += paint(repeat(segment.glyph, end - filled), segment.tone, options);
-    filled = end;
+    const std::size_t end = cells_up_to(sum);
+    for (; filled < end; ++filled) bar[filled] = paint(segment.glyph, segment.tone, options);
   }
-  return bar + paint(repeat("·", width - filled), Tone::faint, options);
+  if (limit && width > 0)
+    bar[std::min(cells_up_to(*limit), width - 1)] = paint("┃", Tone::bad, options);
+  return join(bar, "");
 }
 
 std::string fraction_bar(double fraction, std::size_t width) {

@@ -3,6 +3,7 @@
 // cells, not bytes.
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,9 +33,10 @@ struct Segment {
   std::string_view glyph;
   Tone tone = Tone::plain;
 };
-// The segments side by side at the scale where `full` takes `width` cells; the rest is dots.
+// The segments side by side at the scale where `full` takes `width` cells; the rest is dots. A
+// limit inside the bar is drawn across it.
 std::string stacked_bar(std::span<const Segment> segments, double full, std::size_t width,
-                        const RenderOptions& options);
+                        const RenderOptions& options, std::optional<double> limit = std::nullopt);
 // A bar of a fraction, to an eighth of a cell, without what is left of it.
 std::string fraction_bar(double fraction, std::size_t width);
 

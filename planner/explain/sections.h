@@ -16,8 +16,8 @@ std::string heading(const std::string& text, const std::string& remark,
 // `statistics` may be null: a plan from a file does not know how it was found.
 std::string headline(const Plan& plan, const SearchStatistics* statistics,
                      const RenderOptions& options);
-// Model, cluster, batch and cost alone.
-std::string task_lines(const Plan& plan, const RenderOptions& options);
+// Model, cluster, batch and cost alone, as rows of two columns.
+void add_task(Table& table, const Plan& plan, const RenderOptions& options);
 
 // Pipeline shape, and which layers run how on which stage.
 std::string stage_section(const Plan& plan, const RenderOptions& options);

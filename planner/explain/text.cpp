@@ -53,6 +53,21 @@ std::string verdict(const Infeasible& infeasible) {
                      format_bytes(infeasible.needed - infeasible.available));
 }
 
+std::string misfit_text(const std::string& title, const std::string& plan_name,
+                        const Infeasible& infeasible, const RenderOptions& options) {
+  const Plan& closest = infeasible.closest;
+  std::string text = paint(title, Tone::bad, options) + "   " + verdict(infeasible) + "\n\n";
+  Table table({Align::left, Align::left});
+  add_task(table, closest, options);
+  if (!closest.stages.empty())
+    table.add({paint(plan_name, Tone::faint, options), shape_line(closest)});
+  text += table.text();
+  if (infeasible.breakdown.peak > Bytes(0))
+    text += '\n' +
+            memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}}, options);
+  return text + remedies(infeasible, options);
+}
+
 }  // namespace
 
 std::string alternatives_section(const SearchResult& result, const RenderOptions& options) {
@@ -74,20 +89,12 @@ std::string render_text(const Plan& plan, const RenderOptions& options) {
 }
 
 std::string render_text(const Infeasible& infeasible, const RenderOptions& options) {
-  std::string text = paint("Nothing fits", Tone::bad, options) + "   " + verdict(infeasible) +
-                     "\n\n" + task_lines(infeasible.closest, options);
-  if (infeasible.breakdown.peak > Bytes(0)) {
-    const bool planned = !infeasible.closest.stages.empty();
-    text += '\n' +
-            heading("What comes closest", planned ? shape_line(infeasible.closest) : "", options);
-    text += memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}}, options);
-  }
-  return text + remedies(infeasible, options);
+  return misfit_text("The plan does not fit", "plan", infeasible, options);
 }
 
 std::string render_text(const SearchResult& result, const RenderOptions& options) {
   if (!result.plan)
-    return result.infeasible ? render_text(*result.infeasible, options)
+    return result.infeasible ? misfit_text("No plan fits", "closest", *result.infeasible, options)
                              : "No plan was found before the search was stopped.\n";
   std::string text = headline(*result.plan, &result.statistics, options) + '\n' +
                      plan_sections(*result.plan, options);

@@ -22,15 +22,15 @@ std::string model_line(const Model& model) {
          fmt::format(" · {} · sequence {}", counted(model.num_layers(), "layer"), model.sequence);
 }
 
-std::string cluster_line(const Cluster& cluster) {
-  std::vector<std::string> devices;
+std::string devices_line(const Cluster& cluster) {
+  std::vector<std::string> parts;
   for (const NodeGroup& group : cluster.groups) {
     const auto& type = cluster.device_types[static_cast<std::size_t>(group.device_type)];
-    devices.push_back(fmt::format("{} × {} × {} ({})", counted(group.count, "node"), group.devices,
-                                  printable(type.name), format_bytes(type.memory)));
+    parts.push_back(fmt::format("{} × {} in {}, {} each", group.count * group.devices,
+                                printable(type.name), counted(group.count, "node"),
+                                format_bytes(type.memory)));
   }
-  return fmt::format("{} · {} · {}", printable(cluster.name),
-                     counted(cluster.num_devices(), "device"), join(devices, " + "));
+  return join(parts, " + ");
 }
 
 std::string batch_line(const Plan& plan) {
@@ -53,6 +53,13 @@ std::string speed_line(const Plan& plan, const RenderOptions& options) {
                      prediction.samples_per_second, format_count(tokens));
 }
 
+std::string format_flops(Flops work) {
+  const double value = work.value();
+  if (value >= 1e15) return fmt::format("{:.4g} PFLOP", value / 1e15);
+  if (value >= 1e12) return fmt::format("{:.4g} TFLOP", value / 1e12);
+  return fmt::format("{:.4g} GFLOP", value / 1e9);
+}
+
 std::string utilisation_line(const Plan& plan, const RenderOptions& options) {
   const auto mfu = model_flops_utilisation(plan);
   if (!mfu) return "not known: the profile carries no layer shapes";
@@ -65,10 +72,10 @@ std::string utilisation_line(const Plan& plan, const RenderOptions& options) {
     devices.push_back(fmt::format("{} × {:g} TFLOP/s", group.count * group.devices,
                                   peak_of(group).value() / 1e12));
   const bool mixed = devices.size() > 1;
-  const std::string formula = fmt::format(
-      "= {:.4g} TFLOP a sample × {} / ({} × {}{}{})", training_flops(plan.model).value() / 1e12,
-      plan.global_batch, format_seconds(plan.prediction.iteration), mixed ? "(" : "",
-      join(devices, " + "), mixed ? ")" : "");
+  const std::string formula =
+      fmt::format("= {} a sample × {} / ({} × {}{}{})", format_flops(training_flops(plan.model)),
+                  plan.global_batch, format_seconds(plan.prediction.iteration), mixed ? "(" : "",
+                  join(devices, " + "), mixed ? ")" : "");
   return fmt::format("{}   {}", paint(format_percent(*mfu), Tone::strong, options),
                      paint(formula, Tone::faint, options));
 }
@@ -93,13 +100,6 @@ std::string search_line(const Certificate& certificate, const SearchStatistics& 
   return line;
 }
 
-void add_task(Table& table, const Plan& plan, const RenderOptions& options) {
-  const auto name = [&](std::string_view text) { return paint(text, Tone::faint, options); };
-  table.add({name("model"), model_line(plan.model)});
-  table.add({name("cluster"), cluster_line(plan.cluster)});
-  table.add({name("training"), batch_line(plan)});
-}
-
 }  // namespace
 
 std::string heading(const std::string& text, const std::string& remark,
@@ -109,10 +109,12 @@ std::string heading(const std::string& text, const std::string& remark,
   return line + '\n';
 }
 
-std::string task_lines(const Plan& plan, const RenderOptions& options) {
-  Table table({Align::left, Align::left});
-  add_task(table, plan, options);
-  return table.text();
+void add_task(Table& table, const Plan& plan, const RenderOptions& options) {
+  const auto name = [&](std::string_view text) { return paint(text, Tone::faint, options); };
+  table.add({name("model"), model_line(plan.model)});
+  table.add({name("cluster"), printable(plan.cluster.name)});
+  table.add({name("devices"), devices_line(plan.cluster)});
+  table.add({name("training"), batch_line(plan)});
 }
 
 std::string headline(const Plan& plan, const SearchStatistics* statistics,

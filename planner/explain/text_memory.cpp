@@ -33,8 +33,8 @@ struct Scale {
   std::string_view unit;
   double bytes;
   int digits;
-  std::string operator()(Bytes size) const {
-    return fmt::format("{:.{}f}", static_cast<double>(size.value()) / bytes, digits);
+  std::string operator()(Bytes size, int more_digits = 0) const {
+    return fmt::format("{:.{}f}", static_cast<double>(size.value()) / bytes, digits + more_digits);
   }
 };
 
@@ -47,6 +47,8 @@ Scale scale_for(const std::vector<MemoryRow>& rows) {
   return {"GiB", kMebibyte * 1024, mebibytes < 10240 ? 2 : 1};
 }
 
+double as_double(Bytes size) { return static_cast<double>(size.value()); }
+
 std::size_t bar_width(const RenderOptions& options) {
   const std::size_t width = static_cast<std::size_t>(std::max(options.width, 0));
   return std::clamp<std::size_t>(width - std::min(width, kOtherColumns), 16, 40);
@@ -57,8 +59,17 @@ std::string bar(const StagePrediction& stage, const RenderOptions& options) {
   std::vector<Segment> segments;
   for (const Part& part : kParts)
     segments.push_back({static_cast<double>((parts.*part.member).value()), part.glyph, part.tone});
-  const Bytes full = std::max(stage.budget, stage.peak);
-  return stacked_bar(segments, static_cast<double>(full.value()), bar_width(options), options);
+  if (stage.peak <= stage.budget)
+    return stacked_bar(segments, as_double(stage.budget), bar_width(options), options);
+  return stacked_bar(segments, as_double(stage.peak), bar_width(options), options,
+                     as_double(stage.budget));
+}
+
+std::string activations(const StagePrediction& stage, const Scale& scale) {
+  const std::string sum = scale(scaled(stage.memory.activations, stage.in_flight));
+  if (stage.in_flight == 1) return sum;
+  // A digit more, so that the product can be followed.
+  return fmt::format("{:.3g} × {} = {}", stage.in_flight, scale(stage.memory.activations, 1), sum);
 }
 
 std::vector<std::string> cells_of(const MemoryRow& row, const Scale& scale,
@@ -70,11 +81,9 @@ std::vector<std::string> cells_of(const MemoryRow& row, const Scale& scale,
       row.first == row.last ? std::to_string(row.first) : fmt::format("{}-{}", row.first, row.last),
       bar(stage, options),
       fmt::format("{} / {}", paint(scale(stage.peak), tone, options), scale(stage.budget))};
-  for (const Part& part : kParts) {
-    row_cells.push_back(scale(parts.*part.member));
-    if (part.member == &MemoryParts::activations)
-      row_cells.push_back(stage.in_flight == 1 ? "" : fmt::format("{:.3g} ×", stage.in_flight));
-  }
+  for (const Part& part : kParts)
+    row_cells.push_back(part.member == &MemoryParts::activations ? activations(stage, scale)
+                                                                 : scale(parts.*part.member));
   return row_cells;
 }
 
@@ -113,14 +122,9 @@ std::vector<MemoryRow> memory_rows(const Plan& plan) {
 std::string memory_section(const std::vector<MemoryRow>& rows, const RenderOptions& options) {
   const Scale scale = scale_for(rows);
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
-               Align::right, Align::right, Align::right, Align::right});
-  const bool pipelined =
-      std::ranges::any_of(rows, [](const MemoryRow& row) { return row.stage.in_flight != 1; });
+               Align::right, Align::right, Align::right});
   std::vector<std::string> titles = {"stage", "", "peak / budget"};
-  for (const Part& part : kParts) {
-    titles.emplace_back(part.title);
-    if (part.member == &MemoryParts::activations) titles.emplace_back(pipelined ? "in flight" : "");
-  }
+  for (const Part& part : kParts) titles.emplace_back(part.title);
   for (std::string& title : titles) title = paint(title, Tone::faint, options);
   table.add(titles);
 

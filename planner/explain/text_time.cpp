@@ -11,8 +11,8 @@ constexpr std::size_t kBarWidth = 40;
 
 // One unit for all shares, so that they compare at a glance.
 std::string in_unit_of(Seconds whole, Seconds part) {
-  if (whole >= Seconds(1)) return fmt::format("{:.3f} s", part.value());
-  return fmt::format("{:.3f} ms", part.value() * 1e3);
+  if (whole < Seconds(1)) return fmt::format("{:.2f} ms", part.value() * 1e3);
+  return fmt::format("{:.{}f} s", part.value(), whole < Seconds(10) ? 4 : 3);
 }
 
 Tone tone_of(const std::string& share) {
@@ -22,10 +22,10 @@ Tone tone_of(const std::string& share) {
   return Tone::blue;  // communication
 }
 
-std::string balance_line(const Plan& plan) {
+std::string balance_remark(const Plan& plan) {
   const Balance balance = balance_of(plan);
-  return fmt::format("  balance   time α_t {:.3f}, memory α_m {:.3f}; {:.3f} is perfect\n",
-                     balance.time, balance.memory, 1 - 1.0 / plan.shape.stages);
+  return fmt::format("time α_t {:.3f} · memory α_m {:.3f} · perfect would be {:.3f}", balance.time,
+                     balance.memory, 1 - 1.0 / plan.shape.stages);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string time_section(const Plan& plan, const RenderOptions& options) {
       pipeline ? fmt::format("stage {}, the busiest of {}", breakdown.stage, plan.shape.stages)
                : "";
   return heading("Where the time goes", remark, options) + table.text() +
-         (pipeline ? balance_line(plan) : "");
+         (pipeline ? '\n' + heading("Balance", balance_remark(plan), options) : "");
 }
 
 }  // namespace braid

@@ -15,7 +15,7 @@
 namespace braid {
 namespace {
 
-constexpr double kCellsOfAnOperation = 4;  // enough for a letter and a micro-batch's number
+constexpr double kCellsOfAnOperation = 5;  // enough for a letter and a micro-batch's number
 constexpr int kMostRows = 32;
 
 struct Window {

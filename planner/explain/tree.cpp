@@ -48,7 +48,7 @@ std::string recomputations(const std::set<Recompute>& kinds) {
 
 // Leaves that share degrees stand in one line for each set of ZeRO levels: together the lines say
 // exactly what is kept.
-void add_kept(Table& table, const TreeBranch& branch) {
+void add_kept(Table& table, const TreeBranch& branch, std::string_view rail) {
   std::map<Strategy, std::map<Recompute, std::set<Zero>>> kept;
   for (const TreeLeaf& leaf : branch.leaves)
     if (!leaf.pruned_by)
@@ -57,7 +57,8 @@ void add_kept(Table& table, const TreeBranch& branch) {
     std::map<std::set<Zero>, std::set<Recompute>> lines;
     for (const auto& [recompute, levels] : by_recompute) lines[levels].insert(recompute);
     for (const auto& [levels, kinds] : lines)
-      table.add({"│", "", to_string(strategy), zero_levels(levels), recomputations(kinds)});
+      table.add(
+          {std::string(rail), "", to_string(strategy), zero_levels(levels), recomputations(kinds)});
   }
 }
 
@@ -71,9 +72,9 @@ std::string branch_text(const TreeBranch& branch, const RenderOptions& options) 
   const std::string title =
       fmt::format("{} stage{} × {} device{}", branch.stages, branch.stages == 1 ? "" : "s",
                   branch.stage_devices, branch.stage_devices == 1 ? "" : "s");
-  Table kept({Align::left, Align::left, Align::left, Align::left, Align::left});
-  add_kept(kept, branch);
   const std::map<Rule, int> counts = pruned_by_rule(branch);
+  Table kept({Align::left, Align::left, Align::left, Align::left, Align::left});
+  add_kept(kept, branch, counts.empty() ? " " : "│");
   std::string text = heading(
       title,
       fmt::format("{} ways to split a block, {} kept", branch.leaves.size(), num_kept(branch)),

@@ -99,7 +99,7 @@ Exploration explore_baseline(const SearchContext& context, const DecisionTree& t
       const std::vector<int> cuts = even_cuts(built.problem);
       if (cuts.empty()) continue;
       const double limit = finalists.limit(c.shape) - built.transfers;
-      if (const auto solution = search_cuts(built.problem, cuts, limit)) {
+      if (const auto solution = search_cuts(built.problem, cuts, {.time = limit}).solution) {
         ++result.statistics.solved;
         finalists.add(finalist_of(context, built, *solution));
       }

@@ -113,7 +113,7 @@ std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limi
 
   // Condition 3 measures against the largest stage of p_t; where p_t itself does not fit, the budget
   // alone limits memory.
-  const auto timed = search_cuts(problem, by_time, kInfinity);
+  const auto timed = search_cuts(problem, by_time, {.time = kInfinity}).solution;
   const std::int64_t most_memory =
       timed ? largest(*timed) : std::numeric_limits<std::int64_t>::max();
 
@@ -130,7 +130,7 @@ std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limi
   while (!queue.empty()) {
     const Cuts cuts = queue.front();
     queue.pop_front();
-    const auto solution = search_cuts(problem, cuts, kInfinity);
+    const auto solution = search_cuts(problem, cuts, {.time = kInfinity}).solution;
     if (!solution) continue;
     if (solution->time < limit && (!best || solution->time < best->time)) best = solution;
     const std::size_t slow = slowest_stage(*solution);
@@ -142,7 +142,7 @@ std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limi
       moved[slow] -= problem.multiple;
       moved[static_cast<std::size_t>(neighbour)] += problem.multiple;
       if (seen.contains(moved)) continue;
-      const auto next = search_cuts(problem, moved, kInfinity);  // within memory: condition 2
+      const auto next = search_cuts(problem, moved, {.time = kInfinity}).solution;  // within memory: condition 2
       if (next && slowest(*next) <= slowest(*solution) && largest(*next) <= most_memory) enter(moved);
     }
   }
@@ -168,7 +168,7 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
     result.statistics.strategies += built.priced;
     const double limit = finalists.limit(c.shape) - built.transfers;
     if (pipeline_bound(built.problem) >= limit) continue;
-    const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, limit)
+    const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, {.time = limit}).solution
                                               : walk(built.problem, limit);
     if (solution) {
       ++result.statistics.solved;

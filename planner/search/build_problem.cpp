@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "planner/plan/legal.h"
 
@@ -98,21 +99,57 @@ class ProblemBuilder {
     return prices_.emplace(key, std::move(kept)).first->second;
   }
 
+  // Layouts in which every layer type has, for each of its options, one in layout `better` that is as
+  // good: they can be left out (Rule::covered_layout).
+  const std::set<int>& covered_layouts(const StageSite& where) {
+    const int kind = context_.cost.stage_class(where);
+    const auto found = covered_.find(kind);
+    if (found != covered_.end()) return found->second;
+    std::set<int>& covered = covered_[kind];
+    if (!context_.drop_covered_layouts) return covered;
+    std::vector<int> types = built_.block_types;
+    types.push_back(context_.model.layers.front());
+    types.push_back(context_.model.layers.back());
+    for (const auto& [layout, index] : layouts_)
+      for (const auto& [other, better] : layouts_)
+        if (index != better && !covered.contains(better) &&
+            std::ranges::all_of(types, [&](int type) { return covers_layout(better, index, type, where); })) {
+          covered.insert(index);
+          break;
+        }
+    return covered;
+  }
+
+  bool covers_layout(int better, int worse, int type, const StageSite& where) {
+    const auto& options = prices(type, where);
+    const auto lies = [&](const PricedStrategy& p, int layout) {
+      return layouts_.at(layout_of(built_.strategies[static_cast<std::size_t>(p.strategy)])) == layout;
+    };
+    return std::ranges::all_of(options, [&](const PricedStrategy& w) {
+      return !lies(w, worse) || std::ranges::any_of(options, [&](const PricedStrategy& b) {
+        return lies(b, better) && covers(b.cost, w.cost);
+      });
+    });
+  }
+
   LayerMenu menu(int type, const StageSite& where, StageWeights weights) {
     if (where.stage > 0) weights.ramp.reduce += kTieWeight;
+    const std::set<int>& covered = covered_layouts(where);
     LayerMenu result;
     for (const PricedStrategy& p : prices(type, where)) {
+      const Strategy& s = built_.strategies[static_cast<std::size_t>(p.strategy)];
+      const int layout = layouts_.at(layout_of(s));
+      if (covered.contains(layout)) continue;
       const LayerTime& t = p.cost.time;
       const auto value = [&](const TimeWeights& w) {
         return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(), t.update);
       };
-      const Strategy& s = built_.strategies[static_cast<std::size_t>(p.strategy)];
       result.options.push_back({.ramp = value(weights.ramp),
                                 .load = value(weights.load) +
                                         (where.stage > 0 ? kTieWeight * t.once_reduce() : 0.0),
                                 .memory = context_.cost.resident(p.cost.memory, where).value(),
                                 .workspace = p.cost.memory.workspace.value(),
-                                .layout = layouts_.at(layout_of(s)),
+                                .layout = layout,
                                 .strategy = p.strategy});
     }
     drop_dominated(result);
@@ -163,7 +200,8 @@ class ProblemBuilder {
   const ProblemOptions& options_;
   BuiltProblem built_;
   std::map<ActivationLayout, int> layouts_;
-  std::map<std::pair<int, int>, std::vector<PricedStrategy>> prices_;
+  std::map<std::pair<int, int>, std::vector<PricedStrategy>> prices_;  // by type and stage class
+  std::map<int, std::set<int>> covered_;                               // by stage class
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ struct SearchContext {
   const Cluster& cluster;
   const CostModel& cost;
   Bytes memory_limit;
+  bool drop_covered_layouts = true;  // Rule::covered_layout
 };
 
 // Gradient reductions of later stages hide behind the first stage's last backward, so they carry no

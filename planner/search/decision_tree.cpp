@@ -31,6 +31,9 @@ constexpr std::array kRules = {
              "tensor groups talk in every layer, replicas once an iteration: the near links are theirs"},
     RuleInfo{Rule::few_chunks, "few-chunks",
              "beyond 4 chunks a stage, transfers grow faster than the bubble shrinks"},
+    RuleInfo{Rule::covered_layout, "covered-layout",
+             "another way to lay out the activations is no slower and no larger in any layer, so nothing "
+             "is gained by changing into this one"},
 };
 
 int max_experts(const Model& model) {

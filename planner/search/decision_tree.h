@@ -25,6 +25,7 @@ enum class Rule {
   gpipe_memory,
   near_tensor_groups,
   few_chunks,
+  covered_layout,
 };
 struct RuleInfo {
   Rule rule;

@@ -15,6 +15,8 @@ namespace {
 // on the number of threads.
 constexpr std::size_t kWave = 8;
 constexpr std::size_t kBoundWave = 64;
+// A frontier beyond this is given up; what the relaxation proved then stands.
+constexpr std::size_t kMostPoints = 3000;
 
 struct Candidate {
   Configuration configuration;
@@ -107,6 +109,41 @@ class Explorer {
     }
   }
 
+  // What one configuration has to offer.
+  struct Solved {
+    std::vector<Finalist> finalists;
+    double bound = std::numeric_limits<double>::infinity();  // of its plans below the limit
+  };
+
+  // First with ramps in proportion to loads, which is quick and proves most configurations too slow; then
+  // exactly, below what that found.
+  Solved solve(const Candidate& candidate) const {
+    Solved solved;
+    double limit = finalists_.limit(candidate.configuration.shape);
+    if (candidate.bound >= limit) return solved;
+    const BuiltProblem built = build(candidate);
+    const int stages = candidate.configuration.shape.stages;
+    const auto enter = [&](PipelineSolution solution) {
+      solution.time = time_of(built.problem, solution);
+      solved.finalists.push_back(finalist_of(context_, built, solution));
+      limit = std::min(limit, solution.time + built.transfers);
+    };
+    const auto quick = search_pipeline(relaxed(built.problem),
+                                       {limit - built.transfers, kMostPoints});
+    if (!quick.solution && quick.complete) return solved;
+    solved.bound = without_ties(quick.complete ? quick.solution->time : candidate.bound - built.transfers,
+                                stages) +
+                   built.transfers;
+    if (quick.solution) enter(*quick.solution);
+    // Good enough for an alternative: only what could win is worth the rest.
+    if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
+    const auto exact = search_pipeline(built.problem, {limit - built.transfers, kMostPoints});
+    if (exact.solution) enter(*exact.solution);
+    // Complete: nothing lies below the last limit.
+    if (exact.complete) solved.bound = std::max(solved.bound, without_ties(limit, stages));
+    return solved;
+  }
+
   void solve_promising() {
     lower_bound_ = std::numeric_limits<double>::infinity();
     std::size_t done = 0;
@@ -117,20 +154,13 @@ class Explorer {
         lower_bound_ = std::min(lower_bound_, candidates_[done].bound);
         return;
       }
-      std::vector<std::optional<Finalist>> found(count);
-      parallel_for(count, options_.threads, [&](std::size_t i) {
-        const Candidate& candidate = candidates_[done + i];
-        const double limit = finalists_.limit(candidate.configuration.shape);
-        if (candidate.bound >= limit) return;
-        const BuiltProblem built = build(candidate);
-        if (const auto solution = search_pipeline(built.problem, limit - built.transfers))
-          found[i] = finalist_of(context_, built, *solution);
-      });
-      for (std::size_t i = 0; i < count; ++i) {
-        statistics_.solved += found[i] ? 1 : 0;
-        if (!found[i]) continue;
-        lower_bound_ = std::min(lower_bound_, found[i]->bound);
-        finalists_.add(std::move(*found[i]));
+      std::vector<Solved> found(count);
+      parallel_for(count, options_.threads,
+                   [&](std::size_t i) { found[i] = solve(candidates_[done + i]); });
+      for (Solved& solved : found) {
+        statistics_.solved += solved.finalists.empty() ? 0 : 1;
+        lower_bound_ = std::min(lower_bound_, solved.bound);
+        for (Finalist& finalist : solved.finalists) finalists_.add(std::move(finalist));
       }
       done += count;
       report(static_cast<int>(done));

@@ -9,7 +9,7 @@ namespace braid {
 
 namespace {
 
-double time_of(const Finalist& f) { return f.plan.prediction.iteration.value(); }
+double iteration_of(const Finalist& f) { return f.plan.prediction.iteration.value(); }
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void Finalists::add(Finalist finalist) {
   });
   if (rival == finalists_.end()) {
     finalists_.push_back(std::move(finalist));
-  } else if (time_of(finalist) < time_of(*rival)) {
+  } else if (iteration_of(finalist) < iteration_of(*rival)) {
     *rival = std::move(finalist);
   }
 }
@@ -28,8 +28,8 @@ double Finalists::limit(const PipelineShape& shape) const {
   double own = std::numeric_limits<double>::infinity();
   std::vector<double> times;
   for (const Finalist& f : finalists_) {
-    if (same_kind(f.plan.shape, shape)) own = time_of(f);
-    times.push_back(time_of(f));
+    if (same_kind(f.plan.shape, shape)) own = iteration_of(f);
+    times.push_back(iteration_of(f));
   }
   if (static_cast<int>(times.size()) < keep_) return own;
   const auto last = times.begin() + (keep_ - 1);
@@ -39,12 +39,12 @@ double Finalists::limit(const PipelineShape& shape) const {
 
 std::optional<Seconds> Finalists::best() const {
   if (finalists_.empty()) return std::nullopt;
-  return Seconds(time_of(*std::ranges::min_element(finalists_, {}, time_of)));
+  return Seconds(iteration_of(*std::ranges::min_element(finalists_, {}, iteration_of)));
 }
 
 std::vector<Finalist> Finalists::ranked() const {
   std::vector<Finalist> sorted = finalists_;
-  std::ranges::stable_sort(sorted, {}, time_of);
+  std::ranges::stable_sort(sorted, {}, iteration_of);
   return sorted;
 }
 

@@ -143,7 +143,12 @@ class GalvatronExplorer {
 
       auto [found, is_new] = solved.try_emplace({stage, budget});
       if (is_new)
-        found->second = search_segment({layers, &menus.transitions, budget, kInfinity});
+        found->second = search_segment({.layers = layers,
+                                        .transitions = &menus.transitions,
+                                        .budget = budget,
+                                        .load_limit = kInfinity,
+                                        .load_alone = true})
+                            .points;
       if (found->second.empty()) return std::nullopt;
       SegmentPoint point = found->second.front();
       if (site.first()) point.choice.insert(point.choice.begin(), 0);

@@ -155,7 +155,7 @@ double segment_load_bound(const SegmentProblem& problem) {
   return solve_dual(runs, static_cast<double>(budget)).bound;
 }
 
-std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
+SegmentResult search_segment(const SegmentProblem& problem) {
   const std::vector<Run> runs = runs_of(problem.layers);
   for (const Run& run : runs)
     if (run.menu->options.empty()) return {};
@@ -173,7 +173,9 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
   // Rounding in the bounds must never cost the optimum.
   const double slack = 1e-12 * std::max(1.0, std::min(limit, 1e300));
   const auto nothing_better = [&] {
-    return quick ? std::vector<SegmentPoint>{*quick} : std::vector<SegmentPoint>{};
+    SegmentResult result;
+    if (quick) result.points.push_back(*quick);
+    return result;
   };
   if (dual.bound >= limit) return nothing_better();
 
@@ -240,11 +242,13 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
       if (covered) continue;
       frontier.push_back(static_cast<int>(arena.size()));
       arena.push_back(c);
+      if (frontier.size() > problem.most_points) return {{}, false};
     }
   }
 
   // Memory has done its work: what fits competes in time alone.
-  std::vector<SegmentPoint> points;
+  SegmentResult result;
+  std::vector<SegmentPoint>& points = result.points;
   for (const int id : frontier) {
     const Node& node = arena[static_cast<std::size_t>(id)];
     if (!points.empty() && points.back().ramp <= node.ramp) continue;
@@ -257,7 +261,7 @@ std::vector<SegmentPoint> search_segment(const SegmentProblem& problem) {
     points.push_back(std::move(point));
     if (problem.load_alone) break;
   }
-  return points.empty() ? nothing_better() : points;
+  return points.empty() ? nothing_better() : result;
 }
 
 void drop_dominated(LayerMenu& menu) {

@@ -52,6 +52,7 @@ struct SegmentProblem {
   double load_limit = 0;                     // points with a load at or above it are of no use
   double ramp_limit = std::numeric_limits<double>::infinity();  // nor with such a ramp
   bool load_alone = false;                   // only the point of least load is asked for
+  std::size_t most_points = std::numeric_limits<std::size_t>::max();  // of the frontier at any layer
 };
 
 struct SegmentPoint {
@@ -62,9 +63,17 @@ struct SegmentPoint {
   std::vector<int> choice;     // an index into each layer's menu
 };
 
-// Every Pareto point of (ramp, load) that fits the budget and stays below the limit, least load first;
-// empty where there is none.
-std::vector<SegmentPoint> search_segment(const SegmentProblem& problem);
+struct SegmentResult {
+  std::vector<SegmentPoint> points;  // least load first
+  bool complete = true;              // false: the frontier outgrew `most_points`, and nothing is said
+};
+
+// Every Pareto point of (ramp, load) that fits the budget and stays below the limits; none where there
+// is none.
+SegmentResult search_segment(const SegmentProblem& problem);
+
+// What a choice adds up to.
+SegmentPoint measure_segment(const SegmentProblem& problem, const std::vector<int>& choice);
 
 // A good point, quickly: the dual's choice, mended until it fits and then improved layer by layer.
 std::optional<SegmentPoint> quick_segment(const SegmentProblem& problem);

@@ -57,22 +57,7 @@ class QuickSearch {
   }
 
   SegmentPoint measure(const std::vector<int>& choice) const {
-    SegmentPoint point;
-    point.choice = choice;
-    const LayerOption* last = nullptr;
-    for (std::size_t l = 0; l < choice.size(); ++l) {
-      const LayerOption& o = option(l, choice[l]);
-      point.ramp += o.ramp;
-      point.load += o.load;
-      point.memory += o.memory;
-      point.workspace = std::max(point.workspace, o.workspace);
-      if (last != nullptr) {
-        point.ramp += problem_.transitions->ramp(last->layout, o.layout);
-        point.load += problem_.transitions->load(last->layout, o.layout);
-      }
-      last = &o;
-    }
-    return point;
+    return measure_segment(problem_, choice);
   }
 
   const LayerOption& option(std::size_t layer, int index) const {
@@ -153,6 +138,25 @@ class QuickSearch {
 };
 
 }  // namespace
+
+SegmentPoint measure_segment(const SegmentProblem& problem, const std::vector<int>& choice) {
+  SegmentPoint point;
+  point.choice = choice;
+  const LayerOption* last = nullptr;
+  for (std::size_t l = 0; l < choice.size(); ++l) {
+    const LayerOption& o = problem.layers[l]->options[static_cast<std::size_t>(choice[l])];
+    point.ramp += o.ramp;
+    point.load += o.load;
+    point.memory += o.memory;
+    point.workspace = std::max(point.workspace, o.workspace);
+    if (last != nullptr) {
+      point.ramp += problem.transitions->ramp(last->layout, o.layout);
+      point.load += problem.transitions->load(last->layout, o.layout);
+    }
+    last = &o;
+  }
+  return point;
+}
 
 std::optional<SegmentPoint> quick_segment(const SegmentProblem& problem) {
   for (const LayerMenu* menu : problem.layers)

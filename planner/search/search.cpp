@@ -100,7 +100,8 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
   const auto cost = make_cost_model({options.cost, options.precision, options.gradient_precision,
                                      options.global_batch},
                                     model, cluster, profile);
-  const SearchContext context{model, cluster, *cost, options.memory_limit};
+  const SearchContext context{model, cluster, *cost, options.memory_limit,
+                              options.space.applies(Rule::covered_layout)};
   const DecisionTree tree = build_tree(model, cluster, options.global_batch, space_of(options));
   Exploration found = explore(context, tree, options);
   // What the others could have found is proven by the exact search alone.

@@ -74,24 +74,26 @@ class Bounds {
 
 class Solver {
  public:
-  Solver(const PipelineProblem& problem, double limit, const std::vector<int>* cuts)
+  Solver(const PipelineProblem& problem, const PipelineLimits& limits, const std::vector<int>* cuts)
       : problem_(problem),
         bounds_(problem),
         stages_(static_cast<int>(problem.stages.size())),
         blocks_(static_cast<int>(problem.blocks.size())),
-        limit_(limit),
+        limit_(limits.time),
+        most_points_(limits.most_points),
         cuts_(cuts),
         states_(problem.stages.size() + 1) {}
 
-  std::optional<PipelineSolution> run() {
-    if (hopeless({}, 0, 0) || !enough_room()) return std::nullopt;
+  PipelineResult run() {
+    if (hopeless({}, 0, 0) || !enough_room()) return {};
     states_[0][0] = {State{}};
-    for (int stage = 0; stage < stages_; ++stage) advance(stage);
+    for (int stage = 0; stage < stages_ && complete_; ++stage) advance(stage);
+    if (!complete_) return {std::nullopt, false};
     const State* best = nullptr;
     for (const State& state : states_.back()[blocks_])
       if (best == nullptr || time(state) < time(*best)) best = &state;
-    if (best == nullptr || time(*best) >= limit_) return std::nullopt;
-    return trace_back(*best);
+    if (best == nullptr || time(*best) >= limit_) return {};
+    return {trace_back(*best), true};
   }
 
  private:
@@ -115,22 +117,37 @@ class Solver {
 
 
   // What a stage's load may reach when all others ramp as cheaply as they can.
-  double load_limit(int begin, int count) const {
-    if (!problem_.ramp_after) return limit_;
+  double load_limit(int stage, int begin, int count) const {
+    if (!problem_.ramp_after) return limit_ - earliest(stage).first;
     return limit_ - (bounds_.ramp(0, blocks_) - bounds_.ramp(begin, begin + count));
   }
 
   // What its ramp may reach when, besides, the bottleneck is no worse than the mean.
-  double ramp_limit(int begin, int count) const {
-    if (!problem_.ramp_after || stages_ == 1) return kInfinity;
+  double ramp_limit(int stage, int begin, int count) const {
+    const int behind = stages_ - stage - 1;
+    if (!problem_.ramp_after) {
+      if (behind == 0) return kInfinity;
+      const auto [ramp, load] = earliest(stage);
+      const double left = std::max(0.0, load - bounds_.load(begin, begin + count));
+      return limit_ - ramp - left / behind;
+    }
+    if (stages_ == 1) return kInfinity;
     const double ramps = bounds_.ramp(0, blocks_);
     const double excess = (bounds_.load(0, blocks_) - ramps) / stages_;
     return limit_ - (ramps - bounds_.ramp(begin, begin + count)) - std::max(0.0, excess);
   }
 
+  // Least ramps in front of a stage, wherever it begins, and the least loads from there on; the stages
+  // in front may hold as little as one unit each or all that others leave.
+  std::pair<double, double> earliest(int stage) const {
+    const int least = stage * problem_.multiple;
+    const int most = blocks_ - (stages_ - stage) * problem_.multiple;
+    return {stage == 0 ? 0.0 : bounds_.ramp(0, least), bounds_.load(most, blocks_)};
+  }
+
   bool could_fit(int stage, int begin, int count) const {
     const auto layers = stage_layers(problem_, stage, begin, count);
-    return segment_load_bound(segment_of(problem_, stage, layers)) < load_limit(begin, count);
+    return segment_load_bound(segment_of(problem_, stage, layers)) < load_limit(stage, begin, count);
   }
 
   // Could the stages together take all blocks? Asked of bounds alone, where blocks are alike.
@@ -166,10 +183,14 @@ class Solver {
     if (found != segments_.end()) return found->second;
     const auto layers = stage_layers(problem_, stage, begin, count);
     SegmentProblem segment = segment_of(problem_, stage, layers);
-    segment.load_limit = load_limit(begin, count);
-    segment.ramp_limit = ramp_limit(begin, count);
-    segment.load_alone = stages_ == 1 && bounds_.ramp(0, blocks_) == 0;
-    return segments_.emplace(k, search_segment(segment)).first->second;
+    segment.load_limit = load_limit(stage, begin, count);
+    segment.ramp_limit = ramp_limit(stage, begin, count);
+    // Without ramps behind it, the last stage's own counts for nobody.
+    segment.load_alone = problem_.load_alone || (stage + 1 == stages_ && !problem_.ramp_after);
+    segment.most_points = most_points_;
+    SegmentResult result = search_segment(segment);
+    complete_ = complete_ && result.complete;
+    return segments_.emplace(k, std::move(result.points)).first->second;
   }
 
   static void insert(Frontier& frontier, const State& state) {
@@ -198,6 +219,7 @@ class Solver {
       if (cuts_ != nullptr) fewest = most = (*cuts_)[static_cast<std::size_t>(stage)];
       for (int count = fewest; count <= most; count += problem_.multiple) {
         const auto& found = points(stage, begin, count);
+        if (!complete_) return;
         if (found.empty() && !could_fit(stage, begin, count)) break;  // nor would more blocks
         for (std::size_t s = 0; s < frontier.size(); ++s)
           for (std::size_t p = 0; p < found.size(); ++p) {
@@ -231,7 +253,9 @@ class Solver {
   Bounds bounds_;
   int stages_, blocks_;
   double limit_;
+  std::size_t most_points_;
   const std::vector<int>* cuts_;
+  bool complete_ = true;
   std::map<Key, std::vector<SegmentPoint>> segments_;
   std::vector<std::map<int, Frontier>> states_;  // by stages done, then by blocks done
 };
@@ -262,18 +286,58 @@ std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem) {
   return solution;
 }
 
-std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit) {
+PipelineResult search_pipeline(const PipelineProblem& problem, const PipelineLimits& limits) {
   // What is found quickly bounds what is left to find.
-  std::optional<PipelineSolution> best = quick_pipeline(problem);
-  if (best && best->time >= limit) best.reset();
-  if (best) limit = best->time;
-  if (auto better = Solver(problem, limit, nullptr).run()) best = std::move(better);
-  return best;
+  std::optional<PipelineSolution> quick = quick_pipeline(problem);
+  if (quick && quick->time >= limits.time) quick.reset();
+  PipelineLimits tighter = limits;
+  if (quick) tighter.time = quick->time;
+  PipelineResult result = Solver(problem, tighter, nullptr).run();
+  if (!result.solution) result.solution = std::move(quick);
+  return result;
 }
 
-std::optional<PipelineSolution> search_cuts(const PipelineProblem& problem,
-                                            const std::vector<int>& cuts, double limit) {
-  return Solver(problem, limit, &cuts).run();
+PipelineResult search_cuts(const PipelineProblem& problem, const std::vector<int>& cuts,
+                           const PipelineLimits& limits) {
+  return Solver(problem, limits, &cuts).run();
+}
+
+PipelineProblem relaxed(const PipelineProblem& problem) {
+  PipelineProblem result = problem;
+  result.load_alone = true;
+  for (StageMenus& stage : result.stages) {
+    double proportion = kInfinity;
+    const auto each_menu = [&](auto visit) {
+      for (auto* menus : {&stage.blocks, &stage.before, &stage.after})
+        for (LayerMenu& menu : *menus) visit(menu);
+    };
+    each_menu([&](const LayerMenu& menu) {
+      for (const LayerOption& o : menu.options)
+        if (o.load > 0) proportion = std::min(proportion, o.ramp / o.load);
+    });
+    each_menu([&](LayerMenu& menu) {
+      for (LayerOption& o : menu.options) o.ramp = std::min(o.ramp, proportion * o.load);
+    });
+    Transitions& t = stage.transitions;
+    for (int from = 0; from < t.layouts(); ++from)
+      for (int to = 0; to < t.layouts(); ++to)
+        t.set(from, to, std::min(t.ramp(from, to), proportion * t.load(from, to)), t.load(from, to));
+  }
+  return result;
+}
+
+double time_of(const PipelineProblem& problem, const PipelineSolution& solution) {
+  PathState path;
+  int begin = 0;
+  for (int stage = 0; stage < static_cast<int>(problem.stages.size()); ++stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    const auto layers = stage_layers(problem, stage, begin, solution.blocks[at]);
+    const SegmentPoint point =
+        measure_segment(segment_of(problem, stage, layers), solution.stages[at].choice);
+    path = extend(path, point.ramp, point.load, problem.ramp_after);
+    begin += solution.blocks[at];
+  }
+  return path.time(problem.ramp_after);
 }
 
 double pipeline_bound(const PipelineProblem& problem) {

@@ -2,6 +2,7 @@
 // The exact stage partition: cuts and strategies together, over all cut points.
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct PipelineProblem {
   std::vector<StageMenus> stages;
   bool ramp_after = true;   // see cost/pipeline.h: do stages behind the bottleneck count?
   int multiple = 1;         // blocks of a stage come in multiples of this (its chunks)
+  bool load_alone = false;  // ramps follow loads: each stage needs its least load only
 };
 
 struct PipelineSolution {
@@ -40,13 +42,28 @@ struct PathState {
 };
 PathState extend(const PathState& before, double ramp, double load, bool ramp_after);
 
-// The fastest solution below `limit`; none where nothing fits below it.
-std::optional<PipelineSolution> search_pipeline(const PipelineProblem& problem, double limit);
+struct PipelineResult {
+  std::optional<PipelineSolution> solution;  // none: nothing fits below the limit
+  bool complete = true;                      // false: frontiers outgrew their limit; nothing is proven
+};
+
+struct PipelineLimits {
+  double time = 0;  // solutions at or above it are of no use
+  std::size_t most_points = std::numeric_limits<std::size_t>::max();  // of a frontier
+};
+
+// The fastest solution below the limit.
+PipelineResult search_pipeline(const PipelineProblem& problem, const PipelineLimits& limits);
+// The fastest for given cuts.
+PipelineResult search_cuts(const PipelineProblem& problem, const std::vector<int>& cuts,
+                           const PipelineLimits& limits);
 // A good solution, quickly: even cuts and each stage's quick choice.
 std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem);
-// The fastest for given cuts.
-std::optional<PipelineSolution> search_cuts(const PipelineProblem& problem,
-                                            const std::vector<int>& cuts, double limit);
+// The same problem with every ramp lowered to one proportion of its load. Its optimum is a lower bound,
+// is close where the proportion hardly varies, and needs frontiers of one dimension less.
+PipelineProblem relaxed(const PipelineProblem& problem);
+// The time of a choice under this problem, whichever problem it was found in.
+double time_of(const PipelineProblem& problem, const PipelineSolution& solution);
 // A lower bound that needs no search: memory is ignored, and the bottleneck is the mean.
 double pipeline_bound(const PipelineProblem& problem);
 
