@@ -45,40 +45,57 @@ std::string full_name(const CLI::App& app) {
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
 }
 
-// Names of flags, or of verbs where one is awaited.
-std::vector<std::string> names_in(const CLI::App& app) {
+std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
+}
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
 }
 
-// What CLI11 objects to, in our words.
+// Something that the verb does not take.
+Mistake surplus(const std::string& word, const CLI::App& verb, const std::string& help) {
+  const bool flag = word.starts_with('-');
+  const std::vector<std::string> verbs = verbs_of(verb);
+  const std::string near = nearest(word, flag ? flags_of(verb) : verbs);
+  const char* kind = flag ? "flag" : verbs.empty() ? "argument" : "verb";
+  return {fmt::format("the {} '{}' is not known here{}", kind, word,
+                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+          full_name(verb), help};
+}
+
+Mistake missing(const std::string& name, const CLI::App& verb, const std::string& help) {
+  const std::vector<std::string> verbs = verbs_of(verb);
+  if (!verbs.empty())
+    return {"no verb is given", full_name(verb), fmt::format("write one of {}", join(verbs, ", "))};
+  if (!name.starts_with("--"))
+    return {fmt::format("no {} is given", name), full_name(verb),
+            fmt::format("write {} {}.json; {}", full_name(verb), name, help)};
+  return {fmt::format("{} is missing", name), full_name(verb),
+          fmt::format("add {}; {}", name, help)};
+}
+
+// What CLI11 objects to, in our words. Its messages begin with the option's name.
 Mistake mistake_of(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& verb = chosen(app);
-  const std::string name = full_name(verb);
-  const std::string help = fmt::format("'{} --help' shows what it takes", name);
-  const auto left = app.remaining(true);
-  if (!left.empty()) {
-    const std::string near = nearest(left.front(), names_in(verb));
-    const bool flag = left.front().starts_with('-');
-    return {
-        fmt::format("{} '{}' is not known here{}",
-                    flag                               ? "the flag"
-                    : verb.get_subcommands({}).empty() ? "the argument"
-                                                       : "the verb",
-                    left.front(), near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
-        name, help};
+  const std::string help = fmt::format("'{} --help' shows what it takes", full_name(verb));
+  const std::string message = error.what();
+  const std::string name = message.substr(0, message.find_first_of(" :"));
+  if (const auto left = app.remaining(true); !left.empty())
+    return surplus(left.front(), verb, help);
+  if (error.get_name() == "RequiredError") return missing(name, verb, help);
+  if (error.get_name() == "ArgumentMismatch") {
+    const bool repeated = message.find("received") != std::string::npos;
+    return {fmt::format("{} {}", name, repeated ? "is given more than once" : "has no value"),
+            full_name(verb),
+            fmt::format("{}; {}", repeated ? "keep one of them" : "write a value after it", help)};
   }
-  if (error.get_name() == "RequiredError") {
-    if (!verb.get_subcommands({}).empty())
-      return {"no verb is given", name, fmt::format("write one of {}", join(names_in(verb), ", "))};
-    const std::string what = error.what();
-    const std::string missing = what.substr(0, what.find(' '));
-    return {fmt::format("{} is missing", missing), name, fmt::format("add {}; {}", missing, help)};
-  }
-  return {error.what(), name, help};
+  return {message, full_name(verb), help};
 }
 
 int run_program(int argc, char** argv) {

@@ -16,8 +16,7 @@ std::string counted(std::int64_t count, std::string_view noun) {
 std::string model_line(const Model& model) {
   std::string line = printable(model.name);
   if (knows_shapes(model))
-    line +=
-        fmt::format(" · {}parameters", format_count(static_cast<double>(parameters(model))) + " ");
+    line += fmt::format(" · {} parameters", format_count(static_cast<double>(parameters(model))));
   return line +
          fmt::format(" · {} · sequence {}", counted(model.num_layers(), "layer"), model.sequence);
 }

@@ -128,8 +128,9 @@ class Explorer {
       solved.finalists.push_back(finalist_of(context_, built, solution));
       limit = std::min(limit, solution.time + built.transfers);
     };
-    const auto quick = search_pipeline(relaxed(built.problem),
-                                       {limit - built.transfers, kMostPoints});
+    const PipelineProblem simpler = relaxed(built.problem);
+    if (!could_be_below(simpler, limit - built.transfers)) return solved;
+    const auto quick = search_pipeline(simpler, {limit - built.transfers, kMostPoints});
     if (!quick.solution && quick.complete) return solved;
     solved.bound = without_ties(quick.complete ? quick.solution->time : candidate.bound - built.transfers,
                                 stages) +

@@ -74,7 +74,10 @@ class Bounds {
 
 class Solver {
  public:
-  Solver(const PipelineProblem& problem, const PipelineLimits& limits, const std::vector<int>* cuts)
+  enum class Depth { bounds, points };
+
+  Solver(const PipelineProblem& problem, const PipelineLimits& limits, const std::vector<int>* cuts,
+         Depth depth = Depth::points)
       : problem_(problem),
         bounds_(problem),
         stages_(static_cast<int>(problem.stages.size())),
@@ -82,6 +85,7 @@ class Solver {
         limit_(limits.time),
         most_points_(limits.most_points),
         cuts_(cuts),
+        depth_(depth),
         states_(problem.stages.size() + 1) {}
 
   PipelineResult run() {
@@ -184,6 +188,16 @@ class Solver {
     const auto layers = stage_layers(problem_, stage, begin, count);
     SegmentProblem segment = segment_of(problem_, stage, layers);
     segment.load_limit = load_limit(stage, begin, count);
+    if (depth_ == Depth::bounds) {
+      const double load = segment_load_bound(segment);
+      std::vector<SegmentPoint> bound;
+      if (load < segment.load_limit) {
+        bound.emplace_back();
+        bound.back().load = load;
+        bound.back().ramp = problem_.proportions[static_cast<std::size_t>(stage)] * load;
+      }
+      return segments_.emplace(k, std::move(bound)).first->second;
+    }
     segment.ramp_limit = ramp_limit(stage, begin, count);
     // Without ramps behind it, the last stage's own counts for nobody.
     segment.load_alone = problem_.load_alone || (stage + 1 == stages_ && !problem_.ramp_after);
@@ -255,6 +269,7 @@ class Solver {
   double limit_;
   std::size_t most_points_;
   const std::vector<int>* cuts_;
+  Depth depth_;
   bool complete_ = true;
   std::map<Key, std::vector<SegmentPoint>> segments_;
   std::vector<std::map<int, Frontier>> states_;  // by stages done, then by blocks done
@@ -318,12 +333,19 @@ PipelineProblem relaxed(const PipelineProblem& problem) {
     each_menu([&](LayerMenu& menu) {
       for (LayerOption& o : menu.options) o.ramp = std::min(o.ramp, proportion * o.load);
     });
+    result.proportions.push_back(proportion < kInfinity ? proportion : 0.0);
     Transitions& t = stage.transitions;
     for (int from = 0; from < t.layouts(); ++from)
       for (int to = 0; to < t.layouts(); ++to)
         t.set(from, to, std::min(t.ramp(from, to), proportion * t.load(from, to)), t.load(from, to));
   }
   return result;
+}
+
+bool could_be_below(const PipelineProblem& relaxed_problem, double limit) {
+  return Solver(relaxed_problem, {.time = limit}, nullptr, Solver::Depth::bounds)
+      .run()
+      .solution.has_value();
 }
 
 double time_of(const PipelineProblem& problem, const PipelineSolution& solution) {

@@ -25,6 +25,7 @@ struct PipelineProblem {
   bool ramp_after = true;   // see cost/pipeline.h: do stages behind the bottleneck count?
   int multiple = 1;         // blocks of a stage come in multiples of this (its chunks)
   bool load_alone = false;  // ramps follow loads: each stage needs its least load only
+  std::vector<double> proportions;  // of ramp to load on each stage, where they do
 };
 
 struct PipelineSolution {
@@ -62,6 +63,8 @@ std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem);
 // The same problem with every ramp lowered to one proportion of its load. Its optimum is a lower bound,
 // is close where the proportion hardly varies, and needs frontiers of one dimension less.
 PipelineProblem relaxed(const PipelineProblem& problem);
+// Whether any solution of a relaxed problem could be below the limit, by bounds of its stages alone.
+bool could_be_below(const PipelineProblem& relaxed_problem, double limit);
 // The time of a choice under this problem, whichever problem it was found in.
 double time_of(const PipelineProblem& problem, const PipelineSolution& solution);
 // A lower bound that needs no search: memory is ignored, and the bottleneck is the mean.
