@@ -33,11 +33,10 @@ void expect_same(const Json& planned, const Json& given, const std::string& what
   const auto compare = [&](const Json& keys) {
     for (const auto& [key, unused] : keys.items()) {
       if (key == "/name" || value(a, key) == value(b, key)) continue;
-      throw Error(
-          {.what = fmt::format("the plan was made for another {}: {} is {} there and {} in {}",
-                               what, key, value(a, key), value(b, key), file),
-           .where = fmt::format("{}: {}", flags.plan, what),
-           .fix = fmt::format("plan again with --{} {}", what, file)});
+      throw Error({.what = fmt::format("the plan was made for another {}: {} there, {} in {}", what,
+                                       value(a, key), value(b, key), file),
+                   .where = fmt::format("{}: {}{}", flags.plan, what, key),
+                   .fix = fmt::format("plan again with --{} {}", what, file)});
     }
   };
   compare(a);

@@ -34,8 +34,9 @@ Plan answer(const Plan& plan, const ExplainFlags& flags, const WhatIf& question)
     // Its own bounds say nothing about the changed task.
     Plan variant = changed(plan, question, flags.plan);
     variant.certificate = {};
+    variant = priced(variant, profile_of(plan, flags.plan, flags.profile));
     note("the same plan under these flags, priced anew; 'braid plan' may find a better one there");
-    return priced(variant, profile_of(plan, flags.plan, flags.profile));
+    return variant;
   }
   if (profile_missing(plan, flags.plan, flags.profile)) {
     note(

@@ -117,7 +117,7 @@ SearchOptions search_options(const PlanFlags& flags) {
   const std::string usual_cost = flags.task.profile.empty() ? "roofline" : "measured";
   options.cost = read_enum(flags.cost.empty() ? usual_cost : flags.cost, "--cost", kCosts);
   options.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
-  options.global_batch = read_count(flags.global_batch, "--global-batch").value_or(1);
+  options.global_batch = read_count(flags.global_batch, "--global-batch", {1, 1 << 24}).value_or(1);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   options.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "planner/cost/layer_cost.h"
 #include "planner/cost/pipeline.h"
@@ -61,6 +62,11 @@ class CostModel {
 
   // Stages of one class price every layer alike (but for what is in flight).
   virtual int stage_class(const StageSite& site) const = 0;
+  // The cuts that its pipeline formula is made for; empty: any.
+  virtual std::vector<int> given_cuts(int blocks, int stages) const {
+    static_cast<void>(blocks), static_cast<void>(stages);
+    return {};
+  }
   // Embedding and head must take one strategy together.
   virtual bool outside_shares_strategy() const { return false; }
 };

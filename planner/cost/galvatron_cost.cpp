@@ -39,6 +39,12 @@ double hide(double compute, double comm, double overlap) {
 
 }  // namespace
 
+std::vector<int> galvatron_cuts(int blocks, int stages) {
+  std::vector<int> cuts(static_cast<std::size_t>(stages), blocks / stages);
+  cuts.back() += blocks % stages;
+  return cuts;
+}
+
 GalvatronCost::GalvatronCost(const Profile& profile, const Model& model, int devices)
     : profile_(profile),
       devices_(devices),

@@ -26,6 +26,9 @@ struct GalvatronPrice {
   double forward = 0;  // of no_sync
 };
 
+// As many blocks for each stage, what is left on the last.
+std::vector<int> galvatron_cuts(int blocks, int stages);
+
 class GalvatronCost {
  public:
   // Throws Error where the profile lacks what the formulas need.

@@ -99,6 +99,10 @@ StageWeights GalvatronModel::weights(const PipelineShape& shape, int stage) cons
   return {.ramp = {1.0, 1.0, 1.0, first, 0.0}, .load = {times, times, times, first, 0.0}};
 }
 
+std::vector<int> GalvatronModel::given_cuts(int blocks, int stages) const {
+  return galvatron_cuts(blocks, stages);
+}
+
 std::optional<Seconds> GalvatronModel::own_iteration(const PipelineShape& shape,
                                                      std::span<const StageTimes> stages) const {
   std::vector<double> no_sync;

@@ -28,7 +28,8 @@ struct MemoryRow {
   StagePrediction stage;
 };
 std::vector<MemoryRow> memory_rows(const Plan& plan);
-std::string memory_section(const std::vector<MemoryRow>& rows, const RenderOptions& options);
+std::string memory_section(const std::vector<MemoryRow>& rows, CostKind cost,
+                           const RenderOptions& options);
 
 // Where the busiest stage's iteration goes, and how even the pipeline is.
 std::string time_section(const Plan& plan, const RenderOptions& options);

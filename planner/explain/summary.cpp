@@ -19,9 +19,13 @@ const StagePlan& stage_at(const Plan& plan, int stage) {
 // Rounding of a sum over some ten thousand operations stays far below this.
 constexpr double kNothing = 1e-9;
 
+// Galvatron's formulas may find an iteration with reduction shorter than one without: it then costs
+// nothing, and gives nothing back.
+double reduction(const LayerTime& terms) { return std::max(terms.reduce, 0.0); }
+
 double busy(const StagePrediction& stage, double micro_batches) {
-  return micro_batches * (stage.terms.micro_batch() + stage.redistribute) +
-         stage.terms.once_reduce() + stage.terms.update;
+  return micro_batches * (stage.terms.micro_batch() + stage.redistribute) + reduction(stage.terms) +
+         stage.terms.regather + stage.terms.update;
 }
 
 int busiest_stage(const Plan& plan) {
@@ -99,7 +103,7 @@ TimeBreakdown time_breakdown(const Plan& plan) {
   add("context parallel", m * (t.forward_context + t.backward_context));
   add("expert parallel", m * (t.forward_expert + t.backward_expert));
   add("ZeRO gathers", m * (t.forward_gather + t.backward_gather) + t.regather);
-  add("gradient reduce", t.reduce);
+  add("gradient reduce", reduction(t));
   add("update", t.update);
   add("redistribute", m * stage.redistribute);
   const double idle = iteration - busy(stage, m);

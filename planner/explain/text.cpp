@@ -13,8 +13,8 @@ namespace braid {
 namespace {
 
 std::string plan_sections(const Plan& plan, const RenderOptions& options) {
-  return stage_section(plan, options) + '\n' + memory_section(memory_rows(plan), options) + '\n' +
-         time_section(plan, options);
+  return stage_section(plan, options) + '\n' +
+         memory_section(memory_rows(plan), plan.cost, options) + '\n' + time_section(plan, options);
 }
 
 Bytes largest_peak(const Plan& plan) {
@@ -63,8 +63,8 @@ std::string misfit_text(const std::string& title, const std::string& plan_name,
     table.add({paint(plan_name, Tone::faint, options), shape_line(closest)});
   text += table.text();
   if (infeasible.breakdown.peak > Bytes(0))
-    text += '\n' +
-            memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}}, options);
+    text += '\n' + memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}},
+                                  closest.cost, options);
   return text + remedies(infeasible, options);
 }
 

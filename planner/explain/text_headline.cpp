@@ -79,11 +79,18 @@ std::string utilisation_line(const Plan& plan, const RenderOptions& options) {
                      paint(formula, Tone::faint, options));
 }
 
+// "0.0002%", "2.2%", "220%", "14 times"
+std::string format_excess(double fraction) {
+  if (fraction >= 9) return fmt::format("{:.0f} times", fraction + 1);
+  const double percent = fraction * 100;
+  return percent >= 10 ? fmt::format("{:.0f}%", percent) : fmt::format("{:.2g}%", percent);
+}
+
 std::string optimality_line(const Certificate& certificate, double gap) {
   // A gap below a ten-thousandth of a percent is rounding of the same sums in another order.
   if (gap < 1e-6) return "proven: no plan of the searched space is faster";
-  return fmt::format("at most {:.2g}% slower than the best plan of the searched space (bound {})",
-                     gap * 100, format_seconds(certificate.lower_bound));
+  return fmt::format("at most {} slower than the best plan of the searched space (bound {})",
+                     format_excess(gap), format_seconds(certificate.lower_bound));
 }
 
 std::string short_time(double seconds) {
@@ -91,9 +98,12 @@ std::string short_time(double seconds) {
 }
 
 std::string search_line(const Certificate& certificate, const SearchStatistics& statistics) {
+  // A heuristic may visit a configuration many times.
+  const bool revisits = statistics.solved > statistics.configurations;
   std::string line =
-      fmt::format("{} · {} of {} solved · {} ({} CPU)", certificate.algorithm, statistics.solved,
-                  counted(statistics.configurations, "configuration"),
+      fmt::format("{} · {} {} {}{} · {} ({} CPU)", certificate.algorithm, statistics.solved,
+                  revisits ? "searches over" : "of",
+                  counted(statistics.configurations, "configuration"), revisits ? "" : " solved",
                   short_time(statistics.seconds), short_time(statistics.cpu_seconds));
   if (statistics.interrupted) line += " · stopped early: the best so far";
   return line;
@@ -128,9 +138,9 @@ std::string headline(const Plan& plan, const SearchStatistics* statistics,
   if (const auto gap = excess(iteration, plan.certificate.lower_bound))
     table.add({name("optimality"), optimality_line(plan.certificate, *gap)});
   if (const auto gap = excess(iteration, plan.certificate.physics_bound))
-    table.add(
-        {name("physics"), fmt::format("{:.1f}% slower than peak FLOPs, memory and links allow ({})",
-                                      *gap * 100, format_seconds(plan.certificate.physics_bound))});
+    table.add({name("physics"),
+               fmt::format("{} slower than peak FLOPs, memory and links allow ({})",
+                           format_excess(*gap), format_seconds(plan.certificate.physics_bound))});
   if (statistics != nullptr)
     table.add({name("search"), search_line(plan.certificate, *statistics)});
   return table.text();

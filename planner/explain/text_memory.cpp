@@ -119,7 +119,8 @@ std::vector<MemoryRow> memory_rows(const Plan& plan) {
   return rows;
 }
 
-std::string memory_section(const std::vector<MemoryRow>& rows, const RenderOptions& options) {
+std::string memory_section(const std::vector<MemoryRow>& rows, CostKind cost,
+                           const RenderOptions& options) {
   const Scale scale = scale_for(rows);
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
                Align::right, Align::right, Align::right});
@@ -139,9 +140,9 @@ std::string memory_section(const std::vector<MemoryRow>& rows, const RenderOptio
   std::string legend;
   for (const Part& part : kParts)
     legend += fmt::format("  {} {}", paint(part.glyph, part.tone, options), part.name);
-  return heading("Memory of one device", fmt::format("{}, at the worst moment", scale.unit),
-                 options) +
-         table.text() + legend + "\n";
+  std::string remark = fmt::format("{}, at the worst moment", scale.unit);
+  if (cost == CostKind::galvatron) remark += "; Galvatron's formulas give one sum, under weights";
+  return heading("Memory of one device", remark, options) + table.text() + legend + "\n";
 }
 
 }  // namespace braid

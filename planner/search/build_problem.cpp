@@ -48,6 +48,8 @@ class ProblemBuilder {
       if (found == built_.block_types.end()) found = built_.block_types.insert(found, layers[l]);
       problem.blocks.push_back(static_cast<int>(found - built_.block_types.begin()));
     }
+    problem.cuts =
+        context_.cost.given_cuts(static_cast<int>(problem.blocks.size()), c.shape.stages);
     for (int stage = 0; stage < c.shape.stages; ++stage) add_stage(stage);
     built_.transfers = transfers();
     return std::move(built_);

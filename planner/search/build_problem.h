@@ -25,7 +25,7 @@ struct SearchContext {
 inline constexpr double kTieWeight = 1e-6;
 // What a solution's time proves about every plan of its configuration: no stage reduces for longer
 // than the iteration, so tie-breaking has added at most this factor.
-inline double without_ties(double time, int stages) { return time / (1 + 2 * kTieWeight * stages); }
+inline double without_ties(double time, int stages) { return time / (1 + 2 * kTieWeight * (stages - 1)); }
 
 // Which strategies a problem offers. Unset: all of the branch.
 struct StrategyFilter {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kWave = 8;
 constexpr std::size_t kBoundWave = 64;
 // A frontier beyond this is given up; what the relaxation proved then stands.
-constexpr std::size_t kMostPoints = 3000;
+constexpr std::size_t kMostPoints = 10000;
 
 struct Candidate {
   Configuration configuration;
@@ -115,34 +115,40 @@ class Explorer {
     double bound = std::numeric_limits<double>::infinity();  // of its plans below the limit
   };
 
-  // First with ramps in proportion to loads, which is quick and proves most configurations too slow; then
-  // exactly, below what that found.
+  // First the relaxations, which are quick and prove most configurations too slow; then exactly, below
+  // what they found.
   Solved solve(const Candidate& candidate) const {
     Solved solved;
-    double limit = finalists_.limit(candidate.configuration.shape);
-    if (candidate.bound >= limit) return solved;
+    if (candidate.bound >= finalists_.limit(candidate.configuration.shape)) return solved;
     const BuiltProblem built = build(candidate);
-    const int stages = candidate.configuration.shape.stages;
+    double limit = finalists_.limit(candidate.configuration.shape) - built.transfers;
+    const auto proven = [&](double time) {
+      return without_ties(time, candidate.configuration.shape.stages) + built.transfers;
+    };
     const auto enter = [&](PipelineSolution solution) {
       solution.time = time_of(built.problem, solution);
       solved.finalists.push_back(finalist_of(context_, built, solution));
-      limit = std::min(limit, solution.time + built.transfers);
+      limit = std::min(limit, solution.time);
     };
-    const PipelineProblem simpler = relaxed(built.problem);
-    if (!could_be_below(simpler, limit - built.transfers)) return solved;
-    const auto quick = search_pipeline(simpler, {limit - built.transfers, kMostPoints});
-    if (!quick.solution && quick.complete) return solved;
-    solved.bound = without_ties(quick.complete ? quick.solution->time : candidate.bound - built.transfers,
-                                stages) +
-                   built.transfers;
-    if (quick.solution) enter(*quick.solution);
+    // No plan lies below the limit, which is the time of one that was found, if any was.
+    const auto conclude = [&] {
+      solved.bound = solved.finalists.empty() ? std::numeric_limits<double>::infinity()
+                                              : std::max(solved.bound, proven(limit));
+      return solved;
+    };
+    solved.bound = candidate.bound;
+    for (const PipelineProblem& simpler : relaxations(built.problem)) {
+      if (!could_be_below(simpler, limit)) return conclude();
+      const auto found = search_pipeline(simpler, {limit, kMostPoints});
+      if (!found.solution && found.complete) return conclude();
+      if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
+      if (found.solution) enter(*found.solution);
+    }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
-    const auto exact = search_pipeline(built.problem, {limit - built.transfers, kMostPoints});
+    const auto exact = search_pipeline(built.problem, {limit, kMostPoints});
     if (exact.solution) enter(*exact.solution);
-    // Complete: nothing lies below the last limit.
-    if (exact.complete) solved.bound = std::max(solved.bound, without_ties(limit, stages));
-    return solved;
+    return exact.complete ? conclude() : solved;
   }
 
   void solve_promising() {

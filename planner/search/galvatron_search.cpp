@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "planner/cost/galvatron_cost.h"
+
 namespace braid {
 
 namespace {
@@ -55,13 +57,6 @@ std::vector<Task> tasks_of(const Configuration& c, int stage_devices) {
   return tasks;
 }
 
-// As many for each stage, what is left on the last.
-std::vector<int> its_cuts(int blocks, int stages) {
-  std::vector<int> cuts(static_cast<std::size_t>(stages), blocks / stages);
-  cuts.back() += blocks % stages;
-  return cuts;
-}
-
 class GalvatronExplorer {
  public:
   GalvatronExplorer(const SearchContext& context, const DecisionTree& tree,
@@ -97,8 +92,7 @@ class GalvatronExplorer {
     problem_options.recurrence = true;
     BuiltProblem built = build_problem(context_, branch, c, problem_options);
     statistics_.strategies += built.priced;
-    const std::vector<int> cuts = its_cuts(static_cast<int>(built.problem.blocks.size()),
-                                           c.shape.stages);
+    const std::vector<int> cuts = galvatron_cuts(static_cast<int>(built.problem.blocks.size()), c.shape.stages);
     std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>> solved;
     for (const Strategy& outside : shared_outside_strategies(context_, branch, c)) {
       if (!offered(outside)) continue;

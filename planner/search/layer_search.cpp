@@ -4,6 +4,8 @@
 #include <limits>
 #include <tuple>
 
+#include "planner/search/dominance.h"
+
 namespace braid {
 
 namespace {
@@ -105,13 +107,6 @@ bool before(const Node& a, const Node& b) {
          std::tie(b.load, b.ramp, b.memory, b.workspace, b.layout, b.option, b.parent);
 }
 
-bool covers(const Node& a, const Node& b, const Transitions& transitions) {
-  if (a.memory > b.memory || a.workspace > b.workspace) return false;
-  if (a.layout == b.layout) return a.ramp <= b.ramp && a.load <= b.load;
-  return a.ramp + transitions.ramp(a.layout, b.layout) <= b.ramp &&
-         a.load + transitions.load(a.layout, b.layout) <= b.load;
-}
-
 // Bounds on what the layers from a position on must still add.
 struct Rest {
   double load;         // least
@@ -202,13 +197,10 @@ SegmentResult search_segment(const SegmentProblem& problem) {
   for (std::size_t l = 0; l < depth; ++l) {
     const LayerMenu& menu = *problem.layers[l];
     const Rest& after = rest[l + 1];
-    const bool repeats = l > 0 && problem.layers[l - 1] == &menu;
     candidates.clear();
     const auto extend = [&](const Node* from, int parent) {
       for (std::size_t o = 0; o < menu.options.size(); ++o) {
         const LayerOption& option = menu.options[o];
-        // Equal layers of one layout may change places: one order stands for all.
-        if (repeats && option.layout == from->layout && static_cast<int>(o) < from->option) continue;
         Node node{option.ramp,   option.load,          option.memory, option.workspace,
                   option.layout, static_cast<int>(o), parent};
         if (from != nullptr) {
@@ -235,11 +227,13 @@ SegmentResult search_segment(const SegmentProblem& problem) {
     }
     std::ranges::sort(candidates, before);
     frontier.clear();
+    DominanceSweep sweep(transitions);
     for (const Node& c : candidates) {
-      const bool covered = std::ranges::any_of(frontier, [&](int kept) {
-        return covers(arena[static_cast<std::size_t>(kept)], c, transitions);
-      });
-      if (covered) continue;
+      // Where the least load is all that counts, ramps need not be told apart.
+      const FrontierPoint point{problem.load_alone ? 0.0 : c.ramp, c.load, c.memory, c.workspace,
+                                c.layout};
+      if (sweep.covered(point)) continue;
+      sweep.keep(point);
       frontier.push_back(static_cast<int>(arena.size()));
       arena.push_back(c);
       if (frontier.size() > problem.most_points) return {{}, false};

@@ -84,7 +84,7 @@ class Solver {
         blocks_(static_cast<int>(problem.blocks.size())),
         limit_(limits.time),
         most_points_(limits.most_points),
-        cuts_(cuts),
+        cuts_(cuts != nullptr || problem.cuts.empty() ? cuts : &problem.cuts),
         depth_(depth),
         states_(problem.stages.size() + 1) {}
 
@@ -136,9 +136,11 @@ class Solver {
       return limit_ - ramp - left / behind;
     }
     if (stages_ == 1) return kInfinity;
-    const double ramps = bounds_.ramp(0, blocks_);
-    const double excess = (bounds_.load(0, blocks_) - ramps) / stages_;
-    return limit_ - (ramps - bounds_.ramp(begin, begin + count)) - std::max(0.0, excess);
+    // With ramps R and loads L in all, R + (L - R) / stages must stay below the limit, and so must R: a
+    // ramp lowers what its own stage carries beyond it.
+    const double mean = bounds_.load(0, blocks_) / stages_;
+    const double ramps = std::min(limit_, (limit_ - mean) * stages_ / (stages_ - 1));
+    return ramps - (bounds_.ramp(0, blocks_) - bounds_.ramp(begin, begin + count));
   }
 
   // Least ramps in front of a stage, wherever it begins, and the least loads from there on; the stages
@@ -317,29 +319,60 @@ PipelineResult search_cuts(const PipelineProblem& problem, const std::vector<int
   return Solver(problem, limits, &cuts).run();
 }
 
-PipelineProblem relaxed(const PipelineProblem& problem) {
+namespace {
+
+template <class Visit>
+void each_option(StageMenus& stage, Visit visit) {
+  for (auto* menus : {&stage.blocks, &stage.before, &stage.after})
+    for (LayerMenu& menu : *menus)
+      for (LayerOption& option : menu.options) visit(option);
+}
+
+// Replaces the ramps and loads of options and transitions alike.
+template <class Change>
+void rewrite(StageMenus& stage, Change change) {
+  each_option(stage, [&](LayerOption& o) { std::tie(o.ramp, o.load) = change(o.ramp, o.load); });
+  Transitions& t = stage.transitions;
+  for (int from = 0; from < t.layouts(); ++from)
+    for (int to = 0; to < t.layouts(); ++to) {
+      const auto [ramp, load] = change(t.ramp(from, to), t.load(from, to));
+      t.set(from, to, ramp, load);
+    }
+}
+
+PipelineProblem with_proportional_ramps(const PipelineProblem& problem) {
   PipelineProblem result = problem;
   result.load_alone = true;
   for (StageMenus& stage : result.stages) {
     double proportion = kInfinity;
-    const auto each_menu = [&](auto visit) {
-      for (auto* menus : {&stage.blocks, &stage.before, &stage.after})
-        for (LayerMenu& menu : *menus) visit(menu);
-    };
-    each_menu([&](const LayerMenu& menu) {
-      for (const LayerOption& o : menu.options)
-        if (o.load > 0) proportion = std::min(proportion, o.ramp / o.load);
+    each_option(stage, [&](const LayerOption& o) {
+      if (o.load > 0) proportion = std::min(proportion, o.ramp / o.load);
     });
-    each_menu([&](LayerMenu& menu) {
-      for (LayerOption& o : menu.options) o.ramp = std::min(o.ramp, proportion * o.load);
+    if (proportion == kInfinity) proportion = 0;
+    rewrite(stage, [&](double ramp, double load) {
+      return std::pair(std::min(ramp, proportion * load), load);
     });
-    result.proportions.push_back(proportion < kInfinity ? proportion : 0.0);
-    Transitions& t = stage.transitions;
-    for (int from = 0; from < t.layouts(); ++from)
-      for (int to = 0; to < t.layouts(); ++to)
-        t.set(from, to, std::min(t.ramp(from, to), proportion * t.load(from, to)), t.load(from, to));
+    result.proportions.push_back(proportion);
   }
   return result;
+}
+
+PipelineProblem with_weighted_load(const PipelineProblem& problem, double weight) {
+  PipelineProblem result = problem;
+  result.load_alone = true;
+  result.proportions = {0.0};
+  rewrite(result.stages.front(), [&](double ramp, double load) {
+    return std::pair(0.0, weight * ramp + (1 - weight) * load);
+  });
+  return result;
+}
+
+}  // namespace
+
+std::vector<PipelineProblem> relaxations(const PipelineProblem& problem) {
+  if (problem.stages.size() > 1) return {with_proportional_ramps(problem)};
+  return {with_weighted_load(problem, 0.0), with_weighted_load(problem, 1.0),
+          with_weighted_load(problem, 0.5)};
 }
 
 bool could_be_below(const PipelineProblem& relaxed_problem, double limit) {
@@ -385,6 +418,7 @@ std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int s
 }
 
 std::vector<int> even_cuts(const PipelineProblem& problem) {
+  if (!problem.cuts.empty()) return problem.cuts;
   const auto stages = static_cast<int>(problem.stages.size());
   const int units = static_cast<int>(problem.blocks.size()) / problem.multiple;
   if (units < stages || units * problem.multiple != static_cast<int>(problem.blocks.size())) return {};

@@ -24,6 +24,7 @@ struct PipelineProblem {
   std::vector<StageMenus> stages;
   bool ramp_after = true;   // see cost/pipeline.h: do stages behind the bottleneck count?
   int multiple = 1;         // blocks of a stage come in multiples of this (its chunks)
+  std::vector<int> cuts;    // blocks of each stage where they are given; empty: free
   bool load_alone = false;  // ramps follow loads: each stage needs its least load only
   std::vector<double> proportions;  // of ramp to load on each stage, where they do
 };
@@ -60,9 +61,10 @@ PipelineResult search_cuts(const PipelineProblem& problem, const std::vector<int
                            const PipelineLimits& limits);
 // A good solution, quickly: even cuts and each stage's quick choice.
 std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem);
-// The same problem with every ramp lowered to one proportion of its load. Its optimum is a lower bound,
-// is close where the proportion hardly varies, and needs frontiers of one dimension less.
-PipelineProblem relaxed(const PipelineProblem& problem);
+// Simpler problems whose optima are lower bounds and need frontiers of one dimension less. Several
+// stages: every ramp lowered to one proportion of its load, close where that hardly varies. One stage:
+// ramp alone, load alone and their mean, of which the time is the larger.
+std::vector<PipelineProblem> relaxations(const PipelineProblem& problem);
 // Whether any solution of a relaxed problem could be below the limit, by bounds of its stages alone.
 bool could_be_below(const PipelineProblem& relaxed_problem, double limit);
 // The time of a choice under this problem, whichever problem it was found in.
@@ -73,8 +75,8 @@ double pipeline_bound(const PipelineProblem& problem);
 // The layers of a stage that holds `count` blocks from `begin` on.
 std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int stage, int begin,
                                            int count);
-// As even as multiples allow, the remainder spread over the middle stages, which have neither embedding
-// nor head. Empty where there are too few blocks.
+// The given cuts, or as even as multiples allow, the remainder spread over the middle stages, which have
+// neither embedding nor head. Empty where there are too few blocks.
 std::vector<int> even_cuts(const PipelineProblem& problem);
 
 }  // namespace braid

@@ -63,9 +63,8 @@ TEST_P(Mistakes, SaysWhatWhereAndFix) {
   EXPECT_EQ(outcome.out, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mistakes, testing::ValuesIn(mistakes()), [](const auto& test) {
-  return test.param.stem().string();
-});
+INSTANTIATE_TEST_SUITE_P(All, Mistakes, testing::ValuesIn(mistakes()),
+                         [](const auto& test) { return test.param.stem().string(); });
 
 }  // namespace
 }  // namespace braid

@@ -1,0 +1,137 @@
+// What other verbs do with a plan that 'braid plan' wrote: explain, check, simulate, and profiles
+// that 'braid import' makes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/plan/plan.h"
+#include "tests/cli/program.h"
+
+namespace braid {
+namespace {
+
+using testing::HasSubstr;
+
+Json explained(const TemporaryFolder& folder, std::vector<std::string> flags = {}) {
+  std::vector<std::string> command = {"explain", "plan.json", "--format", "json"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return json_of(run_braid(command, folder.path()));
+}
+
+double seconds_of(const Json& answer) { return answer.at("predicted").at("iteration_seconds"); }
+
+TEST(ExplainCommand, PrintsThePlanAgain) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  EXPECT_EQ(explained(folder).at("plan"), read_json(folder / "plan.json"));
+  const Outcome text = run_braid({"explain", "plan.json"}, folder.path());
+  EXPECT_EQ(text.exit, 0);
+  EXPECT_EQ(text.error, "");
+  EXPECT_THAT(text.out, HasSubstr("Where the time goes"));
+  EXPECT_THAT(text.out, HasSubstr("optimality"));
+}
+
+TEST(ExplainCommand, PricesAnotherQuestionAnew) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  const double now = seconds_of(explained(folder));
+  // Twice the samples in micro-batches of the same size: more work, the same reduction and update.
+  const double twice_the_batch = seconds_of(explained(folder, {"--global-batch", "16"}));
+  EXPECT_GT(twice_the_batch, 1.5 * now);
+  EXPECT_LT(twice_the_batch, 2.0 * now);
+  EXPECT_LT(seconds_of(explained(folder, {"--seq", "256"})), now);
+  EXPECT_GT(seconds_of(explained(folder, {"--devices", "2"})), now);
+
+  const Outcome text = run_braid({"explain", "plan.json", "--seq", "256"}, folder.path());
+  EXPECT_THAT(text.out, HasSubstr("sequence 256"));
+  EXPECT_THAT(text.error, HasSubstr("priced anew"));
+  EXPECT_EQ(text.out.find("optimality"), std::string::npos) << "bounds of another task";
+}
+
+TEST(ExplainCommand, DoesNotShowFiguresThatWereEdited) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  Json plan = read_json(folder / "plan.json");
+  const double right = plan["prediction"]["iteration"];
+  plan["prediction"]["iteration"] = right / 2;
+  write_text(folder / "plan.json", plan.dump());
+  const Outcome outcome = run_braid({"explain", "plan.json", "--format", "json"}, folder.path());
+  EXPECT_DOUBLE_EQ(seconds_of(json_of(outcome)), right);
+  EXPECT_THAT(outcome.error, HasSubstr("priced anew"));
+}
+
+TEST(ExplainCommand, FollowsAProfileThatMovedWithItsPlan) {
+  const InputFolder folder;
+  make_plan(folder.path(), {"--profile", "profile.json"});
+  const double now = seconds_of(explained(folder));
+  std::filesystem::create_directory(folder / "moved");
+  for (const char* file : {"plan.json", "profile.json"})
+    std::filesystem::rename(folder / file, folder.path() / "moved" / file);
+  const Outcome moved =
+      run_braid({"explain", "moved/plan.json", "--format", "json"}, folder.path());
+  EXPECT_DOUBLE_EQ(seconds_of(json_of(moved)), now);
+
+  std::filesystem::remove(folder.path() / "moved/profile.json");
+  const Outcome alone = run_braid({"explain", "moved/plan.json"}, folder.path());
+  EXPECT_EQ(alone.exit, 0);
+  EXPECT_THAT(alone.error, HasSubstr("could not be checked"));
+  EXPECT_EQ(run_braid({"explain", "moved/plan.json", "--seq", "256"}, folder.path()).exit, 2);
+}
+
+TEST(CheckCommand, SaysThatAFreshPlanFitsAndIsCurrent) {
+  const InputFolder folder;
+  make_plan(folder.path(), {"--seq", "256", "--devices", "2"});
+  const Outcome outcome = run_braid(
+      {"check", "plan.json", "--model", "model.json", "--cluster", "cluster.json"}, folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words : {"legal", "same", "fits", "current"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  const Json json = json_of(run_braid({"check", "plan.json", "--format", "json"}, folder.path()));
+  EXPECT_EQ(json.at("status"), "ok");
+  EXPECT_EQ(json.at("current"), true);
+}
+
+TEST(CheckCommand, NoticesAStalePrediction) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  const Outcome outcome =
+      run_braid({"check", "plan.json", "--profile", "profile.json"}, folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("stale"));
+}
+
+TEST(SimulateCommand, PlaysTheScheduleAndWritesATrace) {
+  const InputFolder folder;
+  make_plan(folder.path(), {"--algorithm", "pp"});
+  const Outcome outcome =
+      run_braid({"simulate", "plan.json", "--trace", "trace.json"}, folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words : {"Timeline", "stage 3", "F0", "bubble", "busy", "trace.json"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  EXPECT_FALSE(read_json(folder / "trace.json").at("traceEvents").empty());
+
+  const Json json =
+      json_of(run_braid({"simulate", "plan.json", "--format", "json"}, folder.path()));
+  const double iteration = read_plan(folder / "plan.json").prediction.iteration.value();
+  EXPECT_DOUBLE_EQ(json.at("iteration_seconds"), iteration);
+  EXPECT_EQ(json.at("stages").size(), 4U);
+}
+
+TEST(ImportCommand, MakesAProfileThatPlansByItself) {
+  const InputFolder folder;
+  const Outcome imported = run_braid(
+      {"import", "galvatron", "--hardware", "hardware", "--model-profile", "profiled", "--layers",
+       "64:32:4", "--nodes", "1", "--gpus-per-node", "2", "--out", "imported.json"},
+      folder.path());
+  EXPECT_EQ(imported.exit, 0) << imported.error;
+  EXPECT_THAT(imported.out, HasSubstr("imported.json"));
+  for (const char* cost : {"galvatron", "measured"}) {
+    const Json answer = json_of(run_braid({"plan", "--profile", "imported.json", "--cost", cost,
+                                           "--global-batch", "8", "--format", "json"},
+                                          folder.path()));
+    EXPECT_EQ(answer.at("plan").at("cost"), cost);
+  }
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,150 @@
+// braid plan: the keys that programs rely on, the exit statuses, and what is written.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/plan/plan.h"
+#include "tests/cli/program.h"
+
+namespace braid {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> keys_of(const Json& json) {
+  std::vector<std::string> keys;
+  for (const auto& [key, unused] : json.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST(PlanCommand, AnswersProgramsWithFixedKeys) {
+  const InputFolder folder;
+  const Json answer = json_of(run_braid(plan_command({"--format", "json"}), folder.path()));
+  using Keys = std::vector<std::string>;
+  EXPECT_EQ(keys_of(answer),
+            (Keys{"status", "predicted", "search", "balance", "plan", "alternatives"}));
+  EXPECT_EQ(answer.at("status"), "ok");
+  EXPECT_EQ(keys_of(answer.at("predicted")),
+            (Keys{"iteration_seconds", "samples_per_second", "peak_memory_bytes"}));
+  EXPECT_EQ(keys_of(answer.at("search")),
+            (Keys{"algorithm", "seconds", "cpu_seconds", "lower_bound_seconds",
+                  "physics_bound_seconds", "gap", "configurations", "solved", "interrupted"}));
+  EXPECT_EQ(keys_of(answer.at("balance")), (Keys{"time", "memory"}));
+  ASSERT_FALSE(answer.at("alternatives").empty());
+  for (const char* key : {"iteration_seconds", "reason", "shape"})
+    EXPECT_TRUE(answer.at("alternatives").front().contains(key)) << key;
+  EXPECT_EQ(answer.at("plan").at("stages").size(),
+            answer.at("predicted").at("peak_memory_bytes").size());
+}
+
+TEST(PlanCommand, AnswersProgramsWhereNothingFits) {
+  const InputFolder folder;
+  const Outcome outcome =
+      run_braid(plan_command({"--memory", "64MiB", "--format", "json"}), folder.path());
+  EXPECT_EQ(outcome.exit, 3) << outcome.error;
+  const Json answer = parse_json(outcome.out, "standard output");
+  EXPECT_EQ(answer.at("status"), "infeasible");
+  EXPECT_TRUE(answer.at("plan").is_null());
+  const Json& why = answer.at("infeasible");
+  EXPECT_EQ(keys_of(why), (std::vector<std::string>{
+                              "constraint", "stage", "needed_bytes", "available_bytes", "breakdown",
+                              "enough_memory_bytes", "enough_batch", "enough_devices"}));
+  EXPECT_GT(why.at("needed_bytes"), why.at("available_bytes"));
+  EXPECT_EQ(why.at("available_bytes"), 64 << 20);
+}
+
+TEST(PlanCommand, WritesTheSamePlanThatItPrints) {
+  const InputFolder folder;
+  const Json answer =
+      json_of(run_braid(plan_command({"--format", "json", "--out", "plan.json"}), folder.path()));
+  EXPECT_EQ(read_json(folder / "plan.json"), answer.at("plan"));
+  EXPECT_EQ(read_plan(folder / "plan.json").global_batch, 8);
+}
+
+TEST(PlanCommand, LeavesNoFileWhereNothingFits) {
+  const InputFolder folder;
+  run_braid(plan_command({"--memory", "64MiB", "--out", "plan.json"}), folder.path());
+  EXPECT_FALSE(std::filesystem::exists(folder / "plan.json"));
+}
+
+TEST(PlanCommand, TellsPeopleWhatTheyAskFor) {
+  const InputFolder folder;
+  const Outcome outcome = run_braid(plan_command(), folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words :
+       {"parameters", "samples/s", "tokens/s", "MFU", "TFLOP/s", "optimality", "Stages",
+        "Memory of one device", "Where the time goes", "iteration", "Alternatives", "why it lost"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos) << "color without a terminal";
+  EXPECT_EQ(outcome.error, "");
+}
+
+TEST(PlanCommand, ShowsTheTreeAndHowToOpenIt) {
+  const InputFolder folder;
+  const Outcome outcome = run_braid(plan_command({"--tree"}), folder.path());
+  for (const char* words : {"Decision tree", "1 stage × 4 devices", "kept", "fill-pipeline",
+                            "--no-rule NAME", "Where the time goes"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  const auto configurations = [&](std::vector<std::string> more) -> int {
+    more.insert(more.end(), {"--tree", "--format", "json"});
+    return json_of(run_braid(plan_command(more), folder.path())).at("tree").at("configurations");
+  };
+  EXPECT_GT(configurations({"--no-rule", "fill-pipeline"}), configurations({}));
+}
+
+TEST(PlanCommand, KeepsWithinTheLimitsItIsGiven) {
+  const InputFolder folder;
+  const Json answer = json_of(run_braid(
+      plan_command({"--schedule", "gpipe,1f1b", "--max-tp", "1", "--max-cp", "1", "--no-recompute",
+                    "--devices", "2", "--seq", "256", "--threads", "1", "--format", "json"}),
+      folder.path()));
+  const Plan plan = plan_from_json(answer.at("plan"), "standard output");
+  EXPECT_EQ(plan.cluster.num_devices(), 2);
+  EXPECT_EQ(plan.model.sequence, 256);
+  for (const StagePlan& stage : plan.stages)
+    for (const Strategy& s : stage.strategies) {
+      EXPECT_EQ(s.tp, 1);
+      EXPECT_EQ(s.cp, 1);
+      EXPECT_EQ(s.recompute, Recompute::none);
+    }
+}
+
+TEST(PlanCommand, EveryAlgorithmAnswers) {
+  const InputFolder folder;
+  for (const char* name : {"exact", "galvatron", "bmw", "dp", "zero3", "tp", "pp", "megatron-3d"}) {
+    const Json answer =
+        json_of(run_braid(plan_command({"--algorithm", name, "--format", "json"}), folder.path()));
+    EXPECT_EQ(answer.at("search").at("algorithm"), name);
+  }
+}
+
+TEST(PlanCommand, PricesWithAProfileAndRemembersIt) {
+  const InputFolder folder;
+  const Json answer = json_of(
+      run_braid(plan_command({"--profile", "profile.json", "--format", "json"}), folder.path()));
+  EXPECT_EQ(answer.at("plan").at("cost"), "measured");
+  EXPECT_EQ(answer.at("plan").at("profile").at("file"), "profile.json");
+  EXPECT_EQ(answer.at("plan").at("profile").at("fingerprint").get<std::string>().size(), 16U);
+}
+
+TEST(Program, KnowsItsVersionAndHelps) {
+  const InputFolder folder;
+  const std::string project = read_text(std::filesystem::path(BRAID_SOURCE_DIR) / "CMakeLists.txt");
+  const Outcome version = run_braid({"--version"}, folder.path());
+  EXPECT_EQ(version.exit, 0);
+  ASSERT_TRUE(version.out.starts_with("braid ")) << version.out;
+  const std::string number = version.out.substr(6, version.out.find('\n') - 6);
+  EXPECT_THAT(project, HasSubstr("project(braid VERSION " + number));
+
+  using Words = std::vector<std::string>;
+  for (Words verb : {Words{}, Words{"plan"}, Words{"explain"}, Words{"check"}, Words{"simulate"},
+                     Words{"import", "galvatron"}}) {
+    verb.emplace_back("--help");
+    const Outcome help = run_braid(verb, folder.path());
+    EXPECT_EQ(help.exit, 0);
+    EXPECT_THAT(help.out, HasSubstr("Example:"));
+  }
+}
+
+}  // namespace
+}  // namespace braid
