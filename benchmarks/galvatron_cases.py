@@ -46,14 +46,15 @@ def plan(braid, profile, row, cost, algorithm, out=None):
     return json.loads(run(command).stdout)
 
 
-def reprice(braid, plan_file, profile):
-    """Seconds of a plan under Braid's cost, by the event simulator; None where it does not fit."""
+def reprice(braid, plan_file, profile, row):
+    """Seconds of a plan under Braid's cost, by the event simulator, and whether Braid says that it fits."""
     text = json.loads(plan_file.read_text())
     text["cost"] = "measured"
     plan_file.write_text(json.dumps(text, indent=2) + "\n")
-    done = run([braid, "explain", str(plan_file), "--profile", str(profile), "--format", "json"])
-    answer = json.loads(done.stdout)
-    return answer["predicted"]["iteration_seconds"], done.returncode == 0
+    command = [braid, "explain", str(plan_file), "--profile", str(profile), "--format", "json", "--memory"]
+    fits = run(command + [f"{row['mem_gb']}GiB"]).returncode == 0
+    answer = json.loads(run(command + ["1TiB"]).stdout)
+    return answer["predicted"]["iteration_seconds"], fits
 
 
 def main():
@@ -108,12 +109,12 @@ def main():
             if best > got * (1 + 1e-9):
                 failures.append(f"{name}: exact is slower than Galvatron's plan")
             faster += best < got * (1 - 1e-6)
-            its_time, fits = reprice(args.braid, its_file, profile)
+            its_time, fits = reprice(args.braid, its_file, profile, row)
             gain = its_time / own_time - 1 if own_time else float("nan")
             if own_time is None or own_time > its_time * (1 + 1e-9):
                 failures.append(f"{name}: Braid's plan is slower in simulation ({own_time} against {its_time})")
             print(f"{name} | {want:9.4f} {got:9.4f} {error:8.1e} | {best:9.4f} {got / best - 1:6.2%} {ratio:>8.0f}x | "
-                  f"{its_time:8.4f}{'' if fits else '*'} {own_time or float('nan'):8.4f} {gain:6.2%}")
+                  f"{its_time:8.4f}{' ' if fits else '*'} {own_time or float('nan'):8.4f} {gain:6.2%}")
     for key, times in braid_times.items():
         times.sort()
         solved = [t for _, t in times if t is not None]

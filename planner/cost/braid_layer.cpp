@@ -188,8 +188,8 @@ LayerMemory BraidModel::memory(const Work& w) const {
     if (s.recompute == Recompute::full && f.measured->saved_full) {
       saved = *f.measured->saved_full / split;
       transient = whole;
-    } else if (s.recompute == Recompute::none) {
-      saved = whole;
+    } else {
+      saved = whole;  // what selective recomputation would save was not measured: count none of it
       transient = 0;  // the measured peak of a step has it already
     }
   } else if (outside && profile_ != nullptr && profile_->only_stage) {

@@ -197,16 +197,17 @@ Model imported_model(const GalvatronSource& source, const Profile& profile) {
   return model;
 }
 
-// The device itself was not profiled: only its links were. Peaks of the A100-40G the shipped profiles
-// were made on; they enter no figure where the profile has a measurement.
+// The device itself was not profiled: only its links were. Peaks are an A100's, on which the profiles that
+// ship with Galvatron were made; they enter no figure where the profile has a measurement. Memory is left
+// open: the user's limit decides.
 Cluster imported_cluster(const GalvatronSource& source, const Profile& profile) {
   Cluster cluster;
   cluster.name = fmt::format("{} x {} devices, imported", source.nodes, source.devices_per_node);
   cluster.device_types = {{.name = "imported",
                            .peak_bf16 = FlopsPerSecond(312e12),
                            .peak_fp32 = FlopsPerSecond(19.5e12),
-                           .memory = Bytes(std::int64_t{40} << 30),
-                           .memory_bandwidth = BytesPerSecond(1555e9)}};
+                           .memory = Bytes(std::int64_t{1} << 40),
+                           .memory_bandwidth = BytesPerSecond(2039e9)}};
   const auto bandwidth = [&](int ranks, int stride) {
     for (const BandwidthSample& s : profile.bandwidths)
       if (s.op == Collective::all_reduce && s.ranks == ranks && s.stride == stride) return s.bandwidth;

@@ -30,6 +30,7 @@ class Enumeration {
     }
     const auto unit = static_cast<std::size_t>(problem_.multiple);
     for (std::size_t end = begin + unit; end <= problem_.blocks.size(); end += unit) {
+      if (!problem_.cuts.empty() && static_cast<int>(end - begin) != problem_.cuts[stage]) continue;
       current_.blocks.push_back(static_cast<int>(end - begin));
       choose_options({stage, end}, layers_between(stage, begin, end), nullptr, {}, path);
       current_.blocks.pop_back();

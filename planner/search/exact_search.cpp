@@ -119,9 +119,12 @@ class Explorer {
   // what they found.
   Solved solve(const Candidate& candidate) const {
     Solved solved;
-    if (candidate.bound >= finalists_.limit(candidate.configuration.shape)) return solved;
+    double limit = finalists_.limit(candidate.configuration.shape);
+    // Where embedding and head multiply the candidates, alternatives stay as they were found quickly.
+    if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
+    if (candidate.bound >= limit) return solved;
     const BuiltProblem built = build(candidate);
-    double limit = finalists_.limit(candidate.configuration.shape) - built.transfers;
+    limit -= built.transfers;
     const auto proven = [&](double time) {
       return without_ties(time, candidate.configuration.shape.stages) + built.transfers;
     };

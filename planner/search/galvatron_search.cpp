@@ -81,6 +81,10 @@ class GalvatronExplorer {
   }
 
  private:
+  StageSite site_of(const Configuration& c, int stage) const {
+    return {{context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
+  }
+
   void explore(const Configuration& c, const Task& task) {
     ++statistics_.configurations;
     const TreeBranch& branch = branch_of(tree_, c.shape.stages);
@@ -92,6 +96,11 @@ class GalvatronExplorer {
     problem_options.recurrence = true;
     BuiltProblem built = build_problem(context_, branch, c, problem_options);
     statistics_.strategies += built.priced;
+    // A buffer for the task's widest group stands for those of its layers.
+    if (context_.cost.sequence_buffer(task.widest, site_of(c, 0)) > Bytes())
+      for (StageMenus& stage : built.problem.stages)
+        for (LayerMenu& menu : stage.blocks)
+          for (LayerOption& option : menu.options) option.workspace = 0;
     const std::vector<int> cuts = galvatron_cuts(static_cast<int>(built.problem.blocks.size()), c.shape.stages);
     std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>> solved;
     for (const Strategy& outside : shared_outside_strategies(context_, branch, c)) {
@@ -119,10 +128,7 @@ class GalvatronExplorer {
       menus.after.clear();
       const auto layers = stage_layers(built.problem, stage, begin, cuts[at]);
       begin += cuts[at];
-      const StageSite site{{context_.cluster.num_devices(), c.shape.stages, c.order},
-                           c.shape,
-                           stage,
-                           c.micro_batch};
+      const StageSite site = site_of(c, stage);
       std::int64_t budget = menus.budget;
       std::vector<int> choice;
       const auto reserve = [&](int type, std::vector<LayerMenu>& place) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRelative = 1e-12;
-constexpr int kProblems = 250;  // of each family
+constexpr int kProblems = 600;  // of each family
 
 constexpr ProblemFamily kFamilies[] = {
     {.fact = "alike_blocks", .most_types = 1},
@@ -104,6 +104,13 @@ TEST_P(ExactSearch, FindsTheTimeThatEnumerationFinds) {
   });
 }
 
+TEST_P(ExactSearch, IsAskedWhatFitsAndWhatDoesNot) {
+  int feasible = 0;
+  for_each_problem([&](const PipelineProblem&, const auto& truth) { feasible += truth ? 1 : 0; });
+  EXPECT_GT(feasible, kProblems / 4);
+  EXPECT_LT(feasible, kProblems - kProblems / 20);
+}
+
 TEST_P(ExactSearch, KeepsToItsLimit) {
   for_each_problem([](const PipelineProblem& problem, const auto& truth) {
     if (!truth) return;
@@ -136,11 +143,14 @@ TEST_P(ExactSearch, BoundsLieBelowTheOptimum) {
     if (!truth) return;
     const double slack = 1 + kRelative;
     EXPECT_LE(pipeline_bound(problem), truth->time * slack);
-    const auto simpler = found_below(relaxed(problem), kInfinity);
-    ASSERT_TRUE(simpler.has_value());
-    EXPECT_LE(simpler->time, truth->time * slack);
-    const auto simplest = brute_force(relaxed(problem));
-    EXPECT_PRED2(near, simpler->time, simplest->time);
+    for (const PipelineProblem& simpler : relaxations(problem)) {
+      EXPECT_TRUE(could_be_below(simpler, truth->time * (1 + 1e-6)));
+      const auto found = found_below(simpler, kInfinity);
+      const auto simplest = brute_force(simpler);
+      ASSERT_TRUE(found.has_value() && simplest.has_value());
+      EXPECT_PRED2(near, found->time, simplest->time);
+      EXPECT_LE(found->time, truth->time * slack);
+    }
     if (problem.stages.size() > 1) return;
     const auto layers = stage_layers(problem, 0, 0, static_cast<int>(problem.blocks.size()));
     const StageMenus& menus = problem.stages.front();
@@ -162,8 +172,55 @@ TEST_P(ExactSearch, TheQuickSolutionIsSoundAndNoFaster) {
   });
 }
 
+TEST_P(ExactSearch, KeepsGivenCuts) {
+  for_each_problem([](const PipelineProblem& free, const auto&) {
+    PipelineProblem problem = free;
+    problem.cuts.assign(problem.stages.size(), problem.multiple);
+    problem.cuts.back() = static_cast<int>(problem.blocks.size()) -
+                          problem.multiple * static_cast<int>(problem.stages.size() - 1);
+    const auto truth = brute_force(problem);
+    const auto found = found_below(problem, kInfinity);
+    ASSERT_EQ(found.has_value(), truth.has_value());
+    if (!truth) return;
+    EXPECT_EQ(found->blocks, problem.cuts);
+    EXPECT_PRED2(near, found->time, truth->time);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, ExactSearch, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param.fact); });
+
+// A stage that ramps long carries that much less beyond its ramp, so a long ramp alone rules nothing
+// out: 4 + max(7 - 4, 3 - 0) = 7.
+TEST(ExactSearchCase, ALongRampCanStandInTheFastestPipeline) {
+  PipelineProblem problem;
+  problem.blocks = {0, 1};
+  StageMenus menus;
+  menus.blocks.resize(2);
+  menus.blocks[0].options = {{.ramp = 4, .load = 7, .strategy = 0},
+                             {.ramp = 0, .load = 100, .strategy = 1}};
+  menus.blocks[1].options = {{.ramp = 0, .load = 3}};
+  problem.stages = {menus, menus};
+  const PipelineResult result = search_cuts(problem, {1, 1}, {.time = 7.5});
+  ASSERT_TRUE(result.solution.has_value());
+  EXPECT_DOUBLE_EQ(result.solution->time, 7);
+}
+
+// Galvatron's price of a lone stage is the larger of two sums, either of which may be the larger one.
+TEST(ExactSearchCase, ALoneStageTakesTheLargerOfRampAndLoad) {
+  PipelineProblem problem;
+  problem.blocks = {0, 0};
+  StageMenus menus;
+  menus.blocks.resize(1);
+  menus.blocks[0].options = {{.ramp = 6, .load = 1}, {.ramp = 1, .load = 6}, {.ramp = 4, .load = 4}};
+  problem.stages = {menus};
+  const PipelineResult result = search_pipeline(problem, {.time = kInfinity});
+  ASSERT_TRUE(result.solution.has_value());
+  EXPECT_DOUBLE_EQ(result.solution->time, 7);  // one of each extreme
+  EXPECT_DOUBLE_EQ(brute_force(problem)->time, 7);
+  for (const PipelineProblem& simpler : relaxations(problem))
+    EXPECT_LE(search_pipeline(simpler, {.time = kInfinity}).solution->time, 7);
+}
 
 }  // namespace
 }  // namespace braid

@@ -38,8 +38,12 @@ class ProblemDice {
     result.multiple = family_.multiple;
     const bool outside = family_.outside && chance(0.5);
     const int most_units = (family_.most_layers - (outside ? 2 : 0)) / family_.multiple;
-    const int units = integer(1, most_units);
-    const int stages = integer(1, std::min(units, family_.most_stages));
+    const int units = std::max(integer(1, most_units), integer(1, most_units));
+    const int most_stages = std::min(units, family_.most_stages);
+    const int stages = std::max(integer(1, most_stages), integer(1, most_stages));
+    // Enumeration has to come to an end.
+    const int layers = units * family_.multiple + (outside ? 2 : 0);
+    most_options_ = std::min(family_.most_options, static_cast<int>(std::pow(kMostChoices, 1.0 / layers)));
     const int types = integer(1, family_.most_types);
     for (int b = 0; b < units * family_.multiple; ++b)
       result.blocks.push_back(chance(0.5) && b > 0 ? result.blocks.back() : integer(0, types - 1));
@@ -62,7 +66,7 @@ class ProblemDice {
     base_.clear();
     for (int menu = 0; menu < types + 2; ++menu) {
       LayerMenu options;
-      const int count = integer(1, family_.most_options);
+      const int count = integer(1, most_options_);
       const double time = seconds(0.5, 4);
       const double memory = between(2, 12);
       for (int i = 0; i < count; ++i) {
@@ -150,8 +154,11 @@ class ProblemDice {
     }
   }
 
+  static constexpr double kMostChoices = 4100;  // of options for all layers: 4 for each of 6
+
   ProblemFamily family_;
   std::mt19937_64 engine_;
+  int most_options_ = 1;
   double proportion_ = 1;
   std::vector<LayerMenu> base_;  // block types, then embedding and head
 };
