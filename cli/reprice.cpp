@@ -48,8 +48,8 @@ void change_devices(Plan& plan, int devices) {
     }
 }
 
-std::filesystem::path reference_path(const Plan& plan, const std::string& plan_file) {
-  const std::filesystem::path named = plan.profile->file;
+std::filesystem::path path_of(const ProfileReference& reference, const std::string& plan_file) {
+  std::filesystem::path named = reference.file;
   std::error_code code;
   if (named.is_absolute() || std::filesystem::exists(named, code)) return named;
   // A plan and its profile that moved together are still together.
@@ -73,26 +73,29 @@ Plan changed(const Plan& plan, const WhatIf& question, const std::string& source
 bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given) {
   if (!given.empty() || !needs_profile(plan)) return false;
   std::error_code code;
-  return !plan.profile || !std::filesystem::exists(reference_path(plan, plan_file), code);
+  return !plan.profile || !std::filesystem::exists(path_of(*plan.profile, plan_file), code);
 }
 
 std::optional<LoadedProfile> profile_of(const Plan& plan, const std::string& plan_file,
                                         const std::string& given) {
   if (!given.empty()) return load_profile(given);
   if (!needs_profile(plan)) return std::nullopt;
-  const auto fail = [&](std::string what) {
-    throw Error({.what = std::move(what),
-                 .where = fmt::format("{}: profile", plan_file),
-                 .fix = "pass --profile FILE to price the plan with"});
+  const auto error = [&](std::string what) {
+    return Error({.what = std::move(what),
+                  .where = fmt::format("{}: profile", plan_file),
+                  .fix = "pass --profile FILE to price the plan with"});
   };
   if (!plan.profile)
-    fail(fmt::format("the plan was priced as '{}' and names no profile", name_of(plan.cost)));
+    throw error(
+        fmt::format("the plan was priced as '{}' and names no profile", name_of(plan.cost)));
+  const ProfileReference& reference = *plan.profile;
   if (profile_missing(plan, plan_file, given))
-    fail(fmt::format("the profile '{}' that priced the plan is missing", plan.profile->file));
-  LoadedProfile loaded = load_profile(reference_path(plan, plan_file));
-  if (loaded.reference.fingerprint != plan.profile->fingerprint)
-    fail(fmt::format("the profile '{}' has changed since it priced the plan", plan.profile->file));
-  loaded.reference.file = plan.profile->file;
+    throw error(fmt::format("the profile '{}' that priced the plan is missing", reference.file));
+  LoadedProfile loaded = load_profile(path_of(reference, plan_file));
+  if (loaded.reference.fingerprint != reference.fingerprint)
+    throw error(
+        fmt::format("the profile '{}' has changed since it priced the plan", reference.file));
+  loaded.reference.file = reference.file;
   return loaded;
 }
 

@@ -205,13 +205,15 @@ LayerMemory BraidModel::memory(const Work& w) const {
   }
 
   // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way. Gradients
-  // that are scattered at once exist whole for one layer.
-  const double mine = w.dense + w.experts;
+  // that are scattered at once exist whole for one layer. Measured peaks have all of it already.
   double workspace = transient * w.samples;
-  if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
-  if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += gradient * mine;
-  if (s.tensor_split() > 1)
-    workspace += w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
+  if (profile_ == nullptr || !profile_->only_stage) {
+    const double mine = w.dense + w.experts;
+    if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
+    if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += gradient * mine;
+    if (s.tensor_split() > 1)
+      workspace += w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
+  }
   return {.weights = states(weight, s.zero == Zero::parameters),
           .gradients = states(gradient, s.zero == Zero::gradients || s.zero == Zero::parameters),
           .optimizer = states(optimizer, s.zero != Zero::none),

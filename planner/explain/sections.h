@@ -34,6 +34,8 @@ std::string memory_section(const std::vector<MemoryRow>& rows, CostKind cost,
 // Where the busiest stage's iteration goes, and how even the pipeline is.
 std::string time_section(const Plan& plan, const RenderOptions& options);
 
-std::string alternatives_section(const SearchResult& result, const RenderOptions& options);
+// The plans that lost to one of `best`.
+std::string alternatives_section(const std::vector<Alternative>& alternatives, Seconds best,
+                                 const RenderOptions& options);
 
 }  // namespace braid

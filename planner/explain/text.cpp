@@ -70,12 +70,12 @@ std::string misfit_text(const std::string& title, const std::string& plan_name,
 
 }  // namespace
 
-std::string alternatives_section(const SearchResult& result, const RenderOptions& options) {
-  const Seconds best = result.plan->prediction.iteration;
+std::string alternatives_section(const std::vector<Alternative>& alternatives, Seconds best,
+                                 const RenderOptions& options) {
   const auto title = [&](std::string_view text) { return paint(text, Tone::faint, options); };
   Table table({Align::right, Align::right, Align::right, Align::left});
   table.add({title("iteration"), title("slower"), title("peak"), title("plan, and why it lost")});
-  for (const Alternative& alternative : result.alternatives) {
+  for (const Alternative& alternative : alternatives) {
     const Seconds time = alternative.plan.prediction.iteration;
     table.add({format_seconds(time), fmt::format("+{:.1f}%", (time / best - 1) * 100),
                format_bytes(largest_peak(alternative.plan)), shape_line(alternative.plan)});
@@ -98,7 +98,9 @@ std::string render_text(const SearchResult& result, const RenderOptions& options
                              : "No plan was found before the search was stopped.\n";
   std::string text = headline(*result.plan, &result.statistics, options) + '\n' +
                      plan_sections(*result.plan, options);
-  if (!result.alternatives.empty()) text += '\n' + alternatives_section(result, options);
+  if (!result.alternatives.empty())
+    text += '\n' +
+            alternatives_section(result.alternatives, result.plan->prediction.iteration, options);
   return text;
 }
 

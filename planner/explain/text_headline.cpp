@@ -67,6 +67,7 @@ std::string utilisation_line(const Plan& plan, const RenderOptions& options) {
     return cluster.device_types[static_cast<std::size_t>(group.device_type)].peak(plan.precision);
   };
   std::vector<std::string> devices;
+  devices.reserve(cluster.groups.size());
   for (const NodeGroup& group : cluster.groups)
     devices.push_back(fmt::format("{} × {:g} TFLOP/s", group.count * group.devices,
                                   peak_of(group).value() / 1e12));

@@ -35,6 +35,7 @@ Strategy degrees(Strategy strategy) {
 std::string zero_levels(const std::set<Zero>& levels) {
   if (levels == std::set{Zero::none}) return "";
   std::vector<int> numbers;
+  numbers.reserve(levels.size());
   for (const Zero zero : levels) numbers.push_back(static_cast<int>(zero));
   return fmt::format("zero {}", join(numbers, ","));
 }
@@ -42,6 +43,7 @@ std::string zero_levels(const std::set<Zero>& levels) {
 std::string recomputations(const std::set<Recompute>& kinds) {
   if (kinds == std::set{Recompute::none}) return "";
   std::vector<std::string> names;
+  names.reserve(kinds.size());
   for (const Recompute kind : kinds) names.push_back(name_of(kind));
   return fmt::format("recompute {}", join(names, "|"));
 }
@@ -97,6 +99,7 @@ std::string configurations_text(const DecisionTree& tree, const RenderOptions& o
   }
   const auto listed = [](const auto& values) {
     std::vector<std::string> parts;
+    parts.reserve(values.size());
     for (const auto& value : values) parts.push_back(fmt::format("{}", value));
     return join(parts, ", ");
   };

@@ -141,11 +141,13 @@ class Explorer {
     };
     solved.bound = candidate.bound;
     for (const PipelineProblem& simpler : relaxations(built.problem)) {
+      solved.bound = std::max(solved.bound, proven(pipeline_bound(simpler)));
       if (!could_be_below(simpler, limit)) return conclude();
       const auto found = search_pipeline(simpler, {limit, kMostPoints});
       if (!found.solution && found.complete) return conclude();
       if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
       if (found.solution) enter(*found.solution);
+      if (solved.bound >= proven(limit)) return solved;  // what was found meets the bound
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;

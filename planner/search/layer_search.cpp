@@ -1,6 +1,7 @@
 #include "planner/search/layer_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -150,55 +151,67 @@ double segment_load_bound(const SegmentProblem& problem) {
   return solve_dual(runs, static_cast<double>(budget)).bound;
 }
 
-SegmentResult search_segment(const SegmentProblem& problem) {
-  const std::vector<Run> runs = runs_of(problem.layers);
-  for (const Run& run : runs)
-    if (run.menu->options.empty()) return {};
-  const std::int64_t budget = problem.budget - least_workspace(runs);
-  const Dual dual = solve_dual(runs, static_cast<double>(budget));
-  double limit = problem.load_limit;
-  std::optional<SegmentPoint> quick;
-  if (problem.load_alone && (quick = quick_segment(problem))) {
-    if (quick->load < limit) {
-      limit = quick->load;
-    } else {
-      quick.reset();
+namespace {
+
+// One search over the layers of a segment.
+class SegmentSearch {
+ public:
+  explicit SegmentSearch(const SegmentProblem& problem)
+      : problem_(problem),
+        budget_(problem.budget - least_workspace(runs_of(problem.layers))),
+        dual_(solve_dual(runs_of(problem.layers), static_cast<double>(budget_))),
+        rest_(problem.layers.size() + 1, Rest{0, 0, 0, 0}) {
+    for (std::size_t l = problem.layers.size(); l-- > 0;) {
+      const bool repeats = l + 1 < problem.layers.size() && problem.layers[l] == problem.layers[l + 1];
+      if (!repeats) step_ = step_of(*problem.layers[l]);
+      rest_[l] = {rest_[l + 1].load + step_.load, rest_[l + 1].ramp + step_.ramp,
+                  rest_[l + 1].priced + step_.priced, rest_[l + 1].memory + step_.memory};
     }
   }
-  // Rounding in the bounds must never cost the optimum.
-  const double slack = 1e-12 * std::max(1.0, std::min(limit, 1e300));
-  const auto nothing_better = [&] {
+
+  bool hopeless(double limit) const { return dual_.bound >= limit || rest_[0].memory > budget_; }
+
+  // Points below the limit, with no more than `width` at any layer: beyond that the ones whose bound is
+  // best go on, and the result is not complete.
+  SegmentResult run(double limit, std::size_t width) {
+    limit_ = limit;
     SegmentResult result;
-    if (quick) result.points.push_back(*quick);
-    return result;
-  };
-  if (dual.bound >= limit) return nothing_better();
-
-  const std::size_t depth = problem.layers.size();
-  std::vector<Rest> rest(depth + 1, Rest{0, 0, 0, 0});
-  const LayerMenu* last = nullptr;
-  Rest step{};
-  for (std::size_t l = depth; l-- > 0;) {
-    const LayerMenu* menu = problem.layers[l];
-    if (menu != last) {
-      step = {cheapest(*menu, 0).cost, least_ramp(*menu), cheapest(*menu, dual.price).cost,
-              least_memory(*menu)};
-      last = menu;
+    arena_.clear();
+    frontier_.clear();
+    for (std::size_t l = 0; l < problem_.layers.size(); ++l) {
+      expand(l);
+      if (!keep_best(l, width)) result.complete = false;
     }
-    rest[l] = {rest[l + 1].load + step.load, rest[l + 1].ramp + step.ramp,
-               rest[l + 1].priced + step.priced, rest[l + 1].memory + step.memory};
+    collect(result.points);
+    return result;
   }
-  if (rest[0].memory > budget) return nothing_better();
 
-  const Transitions& transitions = *problem.transitions;
-  std::vector<Node> arena;
-  std::vector<int> frontier;
-  std::vector<Node> candidates;
-  for (std::size_t l = 0; l < depth; ++l) {
-    const LayerMenu& menu = *problem.layers[l];
-    const Rest& after = rest[l + 1];
-    candidates.clear();
-    const auto extend = [&](const Node* from, int parent) {
+ private:
+  Rest step_of(const LayerMenu& menu) const {
+    return {cheapest(menu, 0).cost, least_ramp(menu), cheapest(menu, dual_.price).cost,
+            least_memory(menu)};
+  }
+
+  // The least load with which the node can still end, by the price of memory.
+  double priced(const Node& node, std::size_t layer) const {
+    return node.load + dual_.price * static_cast<double>(node.memory - budget_) +
+           rest_[layer + 1].priced;
+  }
+
+  bool useful(const Node& node, std::size_t layer) const {
+    const Rest& after = rest_[layer + 1];
+    // Rounding in the bound must never cost the optimum.
+    const double slack = 1e-12 * std::abs(dual_.bound);
+    return node.memory + node.workspace + after.memory <= problem_.budget &&
+           node.load + after.load < limit_ && node.ramp + after.ramp < problem_.ramp_limit &&
+           priced(node, layer) < limit_ + slack;
+  }
+
+  void expand(std::size_t layer) {
+    const LayerMenu& menu = *problem_.layers[layer];
+    const Transitions& transitions = *problem_.transitions;
+    candidates_.clear();
+    const auto add = [&](const Node* from, int parent) {
       for (std::size_t o = 0; o < menu.options.size(); ++o) {
         const LayerOption& option = menu.options[o];
         Node node{option.ramp,   option.load,          option.memory, option.workspace,
@@ -209,53 +222,97 @@ SegmentResult search_segment(const SegmentProblem& problem) {
           node.memory += from->memory;
           node.workspace = std::max(node.workspace, from->workspace);
         }
-        if (node.memory + node.workspace + after.memory > problem.budget) continue;
-        if (node.load + after.load >= limit || node.ramp + after.ramp >= problem.ramp_limit) continue;
-        const double priced = node.load + dual.price * static_cast<double>(node.memory) +
-                              after.priced - dual.price * static_cast<double>(budget);
-        if (priced >= limit + slack) continue;
-        candidates.push_back(node);
+        if (useful(node, layer)) candidates_.push_back(node);
       }
     };
-    if (l == 0) {
-      extend(nullptr, -1);
-    } else {
-      for (const int parent : frontier) {
-        const Node from = arena[static_cast<std::size_t>(parent)];
-        extend(&from, parent);
-      }
-    }
-    std::ranges::sort(candidates, before);
-    frontier.clear();
-    DominanceSweep sweep(transitions);
-    for (const Node& c : candidates) {
-      // Where the least load is all that counts, ramps need not be told apart.
-      const FrontierPoint point{problem.load_alone ? 0.0 : c.ramp, c.load, c.memory, c.workspace,
-                                c.layout};
-      if (sweep.covered(point)) continue;
-      sweep.keep(point);
-      frontier.push_back(static_cast<int>(arena.size()));
-      arena.push_back(c);
-      if (frontier.size() > problem.most_points) return {{}, false};
+    if (layer == 0) add(nullptr, -1);
+    for (const int parent : frontier_) {
+      const Node from = arena_[static_cast<std::size_t>(parent)];
+      add(&from, parent);
     }
   }
 
-  // Memory has done its work: what fits competes in time alone.
-  SegmentResult result;
-  std::vector<SegmentPoint>& points = result.points;
-  for (const int id : frontier) {
-    const Node& node = arena[static_cast<std::size_t>(id)];
-    if (!points.empty() && points.back().ramp <= node.ramp) continue;
-    SegmentPoint point{node.ramp, node.load, node.memory, node.workspace, std::vector<int>(depth)};
-    int at = id;
-    for (std::size_t l = depth; l-- > 0;) {
-      point.choice[l] = arena[static_cast<std::size_t>(at)].option;
-      at = arena[static_cast<std::size_t>(at)].parent;
+  // Moves the candidates that no other covers into the frontier; false where there were too many.
+  bool keep_best(std::size_t layer, std::size_t width) {
+    std::ranges::sort(candidates_, before);
+    DominanceSweep sweep(*problem_.transitions);
+    std::erase_if(candidates_, [&](const Node& c) {
+      // Where the least load is all that counts, ramps need not be told apart.
+      const FrontierPoint point{problem_.load_alone ? 0.0 : c.ramp, c.load, c.memory, c.workspace,
+                                c.layout};
+      if (sweep.covered(point)) return true;
+      sweep.keep(point);
+      return false;
+    });
+    const bool fits = candidates_.size() <= width;
+    if (!fits) {
+      std::ranges::stable_sort(candidates_, {}, [&](const Node& n) { return priced(n, layer); });
+      candidates_.resize(width);
+      std::ranges::sort(candidates_, before);
     }
-    points.push_back(std::move(point));
-    if (problem.load_alone) break;
+    frontier_.clear();
+    for (const Node& c : candidates_) {
+      frontier_.push_back(static_cast<int>(arena_.size()));
+      arena_.push_back(c);
+    }
+    return fits;
   }
-  return points.empty() ? nothing_better() : result;
+
+  // Memory has done its work: what fits competes in time alone.
+  void collect(std::vector<SegmentPoint>& points) const {
+    const std::size_t depth = problem_.layers.size();
+    for (const int id : frontier_) {
+      const Node& node = arena_[static_cast<std::size_t>(id)];
+      if (!points.empty() && points.back().ramp <= node.ramp) continue;
+      SegmentPoint point{node.ramp, node.load, node.memory, node.workspace, std::vector<int>(depth)};
+      int at = id;
+      for (std::size_t l = depth; l-- > 0;) {
+        point.choice[l] = arena_[static_cast<std::size_t>(at)].option;
+        at = arena_[static_cast<std::size_t>(at)].parent;
+      }
+      points.push_back(std::move(point));
+      if (problem_.load_alone) break;
+    }
+  }
+
+  const SegmentProblem& problem_;
+  std::int64_t budget_;
+  Dual dual_;
+  Rest step_{};
+  std::vector<Rest> rest_;
+  double limit_ = 0;
+  std::vector<Node> arena_, candidates_;
+  std::vector<int> frontier_;
+};
+
+}  // namespace
+
+SegmentResult search_segment(const SegmentProblem& problem) {
+  constexpr std::size_t kBeam = 64;
+  for (const LayerMenu* menu : problem.layers)
+    if (menu->options.empty()) return {};
+  SegmentSearch search(problem);
+  if (search.hopeless(problem.load_limit)) return {};
+  if (!problem.load_alone) return search.run(problem.load_limit, problem.most_points);
+
+  // The better the plan in hand, the less is left to search: first one without search, then a narrow
+  // beam, then all of it.
+  SegmentResult best;
+  double limit = problem.load_limit;
+  const auto take = [&](SegmentPoint point) {
+    if (point.load >= limit) return;
+    limit = point.load;
+    best.points = {std::move(point)};
+  };
+  if (auto quick = quick_segment(problem)) take(std::move(*quick));
+  for (const std::size_t width : {kBeam, problem.most_points}) {
+    if (search.hopeless(limit)) break;
+    SegmentResult found = search.run(limit, width);
+    for (SegmentPoint& point : found.points) take(std::move(point));
+    best.complete = found.complete;
+    if (found.complete) break;
+  }
+  return best;
 }
 
 void drop_dominated(LayerMenu& menu) {

@@ -65,7 +65,7 @@ struct SegmentPoint {
 
 struct SegmentResult {
   std::vector<SegmentPoint> points;  // least load first
-  bool complete = true;              // false: the frontier outgrew `most_points`, and nothing is said
+  bool complete = true;              // false: the frontier outgrew `most_points`; better ones may exist
 };
 
 // Every Pareto point of (ramp, load) that fits the budget and stays below the limits; none where there

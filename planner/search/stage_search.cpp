@@ -91,13 +91,12 @@ class Solver {
   PipelineResult run() {
     if (hopeless({}, 0, 0) || !enough_room()) return {};
     states_[0][0] = {State{}};
-    for (int stage = 0; stage < stages_ && complete_; ++stage) advance(stage);
-    if (!complete_) return {std::nullopt, false};
+    for (int stage = 0; stage < stages_; ++stage) advance(stage);
     const State* best = nullptr;
     for (const State& state : states_.back()[blocks_])
       if (best == nullptr || time(state) < time(*best)) best = &state;
-    if (best == nullptr || time(*best) >= limit_) return {};
-    return {trace_back(*best), true};
+    if (best == nullptr || time(*best) >= limit_) return {std::nullopt, complete_};
+    return {trace_back(*best), complete_};
   }
 
  private:
@@ -235,7 +234,6 @@ class Solver {
       if (cuts_ != nullptr) fewest = most = (*cuts_)[static_cast<std::size_t>(stage)];
       for (int count = fewest; count <= most; count += problem_.multiple) {
         const auto& found = points(stage, begin, count);
-        if (!complete_) return;
         if (found.empty() && !could_fit(stage, begin, count)) break;  // nor would more blocks
         for (std::size_t s = 0; s < frontier.size(); ++s)
           for (std::size_t p = 0; p < found.size(); ++p) {
@@ -371,7 +369,9 @@ PipelineProblem with_weighted_load(const PipelineProblem& problem, double weight
 
 std::vector<PipelineProblem> relaxations(const PipelineProblem& problem) {
   if (problem.stages.size() > 1) return {with_proportional_ramps(problem)};
-  return {with_weighted_load(problem, 0.0), with_weighted_load(problem, 1.0),
+  if (Bounds(problem).ramp(0, static_cast<int>(problem.blocks.size())) == 0)
+    return {with_weighted_load(problem, 0.0)};
+  return {with_weighted_load(problem, 1.0), with_weighted_load(problem, 0.0),
           with_weighted_load(problem, 0.5)};
 }
 
@@ -400,6 +400,10 @@ double pipeline_bound(const PipelineProblem& problem) {
   const auto stages = static_cast<double>(problem.stages.size());
   const double ramp = bounds.ramp(0, bounds.size());
   const double load = bounds.load(0, bounds.size()) / stages;
+  if (problem.stages.size() == 1) {
+    const auto layers = stage_layers(problem, 0, 0, bounds.size());
+    return std::max(ramp, segment_load_bound(segment_of(problem, 0, layers)));
+  }
   return problem.ramp_after ? ramp + std::max(0.0, load - ramp / stages) : load;
 }
 

@@ -69,7 +69,7 @@ std::vector<PipelineProblem> relaxations(const PipelineProblem& problem);
 bool could_be_below(const PipelineProblem& relaxed_problem, double limit);
 // The time of a choice under this problem, whichever problem it was found in.
 double time_of(const PipelineProblem& problem, const PipelineSolution& solution);
-// A lower bound that needs no search: memory is ignored, and the bottleneck is the mean.
+// A lower bound that needs no search: the bottleneck is the mean, and memory counts for one stage only.
 double pipeline_bound(const PipelineProblem& problem);
 
 // The layers of a stage that holds `count` blocks from `begin` on.
