@@ -119,10 +119,7 @@ int run_check(const CheckFlags& flags) {
 void add_check(CLI::App& app, Run& run) {
   const auto flags = std::make_shared<CheckFlags>();
   CLI::App* verb = app.add_subcommand("check", "is a plan legal, current, and does it fit?");
-  const auto option = [verb](const char* name, std::string& value, const char* type,
-                             const char* text) {
-    return verb->add_option(name, value, text)->type_name(type);
-  };
+  const Options option(*verb);
   option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
   option("--model", flags->model, "FILE", "the model it should be for");
   option("--cluster", flags->cluster, "FILE", "the cluster it should be for");

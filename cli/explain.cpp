@@ -71,10 +71,7 @@ int run_explain(const ExplainFlags& flags) {
 void add_explain(CLI::App& app, Run& run) {
   const auto flags = std::make_shared<ExplainFlags>();
   CLI::App* verb = app.add_subcommand("explain", "show a plan again, or under another question");
-  const auto option = [verb](const char* name, std::string& value, const char* type,
-                             const char* text) {
-    return verb->add_option(name, value, text)->type_name(type);
-  };
+  const Options option(*verb);
   option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
   option("--seq", flags->sequence, "N", "what if a sample had N tokens?");
   option("--global-batch", flags->global_batch, "N", "what if an iteration had N samples?");

@@ -42,10 +42,7 @@ void add_import(CLI::App& app, Run& run) {
   const auto flags = std::make_shared<GalvatronFlags>();
   CLI::App* galvatron =
       verb->add_subcommand("galvatron", "files that Hetu-Galvatron's profiler wrote");
-  const auto option = [galvatron](const char* name, std::string& value, const char* type,
-                                  const char* text) {
-    return galvatron->add_option(name, value, text)->type_name(type);
-  };
+  const Options option(*galvatron);
   option("--hardware", flags->hardware, "FOLDER",
          "allreduce_bandwidth_*, p2p_bandwidth_*, sp_time_*")
       ->required();

@@ -95,6 +95,9 @@ Mistake mistake_of(const CLI::ParseError& error, const CLI::App& app) {
             full_name(verb),
             fmt::format("{}; {}", repeated ? "keep one of them" : "write a value after it", help)};
   }
+  if (error.get_name() == "ValidationError")
+    return {fmt::format("the value of {} is empty", name), full_name(verb),
+            fmt::format("write a value after it, or leave it out; {}", help)};
   return {message, full_name(verb), help};
 }
 

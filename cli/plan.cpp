@@ -179,9 +179,7 @@ int run_plan(const PlanFlags& flags) {
 }
 
 void add_flags(CLI::App& verb, PlanFlags& flags) {
-  const auto option = [&verb](const char* name, auto& value, const char* type, const char* text) {
-    return verb.add_option(name, value, text)->type_name(type);
-  };
+  const Options option(verb);
   option("--model", flags.task.model, "FILE", "Hugging Face config.json or Braid model");
   option("--cluster", flags.task.cluster, "FILE", "nodes, devices and links");
   option("--profile", flags.task.profile, "FILE",

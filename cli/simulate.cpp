@@ -47,12 +47,10 @@ int run_simulate(const SimulateFlags& flags) {
 void add_simulate(CLI::App& app, Run& run) {
   const auto flags = std::make_shared<SimulateFlags>();
   CLI::App* verb = app.add_subcommand("simulate", "play a plan's schedule on a clock");
-  verb->add_option("plan", flags->plan, "a plan that 'braid plan --out' wrote")
-      ->type_name("FILE")
-      ->required();
-  verb->add_option("--trace", flags->trace, "write a timeline for Perfetto or chrome://tracing")
-      ->type_name("FILE");
-  verb->add_option("--format", flags->format, "text (default) or json")->type_name("NAME");
+  const Options option(*verb);
+  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
+  option("--trace", flags->trace, "FILE", "write a timeline for Perfetto or chrome://tracing");
+  option("--format", flags->format, "NAME", "text (default) or json");
   verb->footer("\nExample:\n  braid simulate plan.json --trace trace.json");
   verb->callback([flags, &run] { run = [flags] { return run_simulate(*flags); }; });
 }

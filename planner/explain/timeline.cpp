@@ -20,6 +20,7 @@ constexpr int kMostRows = 32;
 
 struct Window {
   double begin = 0, end = 0;
+  bool dense = false;  // operations take about a cell: their letters alone
 };
 
 // How an operation looks: its letter, what fills the rest of its cells, and its color.
@@ -55,14 +56,13 @@ std::optional<Look> look_of(OpKind kind) {
 bool has_micro_batch(OpKind kind) { return kind != OpKind::reduce && kind != OpKind::update; }
 
 // One operation in `width` cells: "F12─────", "B3", "W".
-std::string block(const Op& op, const Look& look, std::size_t width, const RenderOptions& options) {
+std::string block(const Op& op, const Look& look, std::size_t width) {
   std::string text(1, look.letter);
   if (has_micro_batch(op.kind)) {
     const std::string number = std::to_string(op.micro_batch);
     if (number.size() < width) text += number;
   }
-  text += repeat(look.fill, width - text.size());
-  return paint(text, look.tone, options);
+  return text + repeat(look.fill, width - text.size());
 }
 
 class Row {
@@ -77,7 +77,9 @@ class Row {
     const std::size_t end = cell_of(event.end);
     if (end <= begin) return;
     idle_until(begin);
-    text_ += block(event.op, *look, end - begin, options_);
+    const std::size_t width = end - begin;
+    text_ += paint(window_.dense ? std::string(width, look->letter) : block(event.op, *look, width),
+                   look->tone, options_);
     used_ = end;
   }
 
@@ -112,9 +114,20 @@ std::vector<Window> windows(const Simulation& simulation, const PipelineShape& s
   for (const StageUse& use : simulation.stages)
     busiest = std::max(busiest, (use.forward + use.backward_input + use.backward_weight).value());
   const double operations = 2.0 * shape.micro_batches * shape.chunks;
-  const double shown = static_cast<double>(width) / kCellsOfAnOperation * busiest / operations;
-  if (shown * 2 >= whole) return {{0, whole}};
-  return {{0, shown}, {whole - shown, whole}};
+  const double legible = static_cast<double>(width) / kCellsOfAnOperation * busiest / operations;
+  // A deep pipeline is shown until it is full, however small its operations get.
+  double filled = 0;
+  for (const SimulationEvent& event : simulation.events)
+    if (event.op == Op{OpKind::forward, 0, 0}) filled = std::max(filled, event.end.value());
+  const double shown = std::max(legible, 1.25 * filled);
+  const bool dense = shown > 2 * legible;
+  if (shown * 2 >= whole) return {{0, whole, dense}};
+  return {{0, shown, dense}, {whole - shown, whole, dense}};
+}
+
+// The middle of many stages is left out.
+bool elided(int stage, int stages) {
+  return stages > kMostRows && stage >= kMostRows / 2 && stage < stages - kMostRows / 2;
 }
 
 std::string stage_name(int stage) { return fmt::format("stage {:<3} ", stage); }
@@ -125,11 +138,11 @@ std::string render_window(const Simulation& simulation, int stages, const Window
   for (const SimulationEvent& event : simulation.events)
     rows[static_cast<std::size_t>(event.stage)].add(event);
   std::string text;
-  const int head = stages <= kMostRows ? stages : kMostRows / 2;
-  const int tail = stages <= kMostRows ? stages : stages - kMostRows / 2;
   for (int stage = 0; stage < stages; ++stage) {
-    if (stage == head && head < tail) text += fmt::format("  … stages {}-{}\n", head, tail - 1);
-    if (stage >= head && stage < tail) continue;
+    if (elided(stage, stages)) {
+      if (stage == kMostRows / 2) text += "  …\n";
+      continue;
+    }
     text += "  " + stage_name(stage) + rows[static_cast<std::size_t>(stage)].finish() + '\n';
   }
   const std::string from = format_seconds(Seconds(window.begin));
@@ -171,8 +184,13 @@ std::string render_use(const Simulation& simulation, const RenderOptions& option
   for (std::string& title : titles) title = paint(title, Tone::faint, options);
   table.add(titles);
   constexpr std::size_t kBarWidth = 24;
-  for (std::size_t i = 0; i < simulation.stages.size(); ++i) {
-    const StageUse& use = simulation.stages[i];
+  const int stages = static_cast<int>(simulation.stages.size());
+  for (int i = 0; i < stages; ++i) {
+    if (elided(i, stages)) {
+      if (i == kMostRows / 2) table.add({"…"});
+      continue;
+    }
+    const StageUse& use = simulation.stages[static_cast<std::size_t>(i)];
     const double busy = use.busy() / simulation.iteration;
     table.add({std::to_string(i), format_seconds(use.forward),
                format_seconds(use.backward_input + use.backward_weight), format_seconds(use.reduce),

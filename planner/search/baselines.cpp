@@ -98,7 +98,7 @@ Exploration explore_baseline(const SearchContext& context, const DecisionTree& t
       result.statistics.strategies += built.priced;
       const std::vector<int> cuts = even_cuts(built.problem);
       if (cuts.empty()) continue;
-      const double limit = finalists.limit(c.shape) - built.transfers;
+      const double limit = finalists.limit(c.shape);
       if (const auto solution = search_cuts(built.problem, cuts, {.time = limit}).solution) {
         ++result.statistics.solved;
         finalists.add(finalist_of(context, built, *solution));

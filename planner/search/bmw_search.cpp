@@ -166,7 +166,7 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
     ++result.statistics.configurations;
     const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
     result.statistics.strategies += built.priced;
-    const double limit = finalists.limit(c.shape) - built.transfers;
+    const double limit = finalists.limit(c.shape);
     if (pipeline_bound(built.problem) >= limit) continue;
     const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, {.time = limit}).solution
                                               : walk(built.problem, limit);

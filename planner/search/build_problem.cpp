@@ -51,7 +51,6 @@ class ProblemBuilder {
     problem.cuts =
         context_.cost.given_cuts(static_cast<int>(problem.blocks.size()), c.shape.stages);
     for (int stage = 0; stage < c.shape.stages; ++stage) add_stage(stage);
-    built_.transfers = transfers();
     return std::move(built_);
   }
 
@@ -170,6 +169,8 @@ class ProblemBuilder {
     menus.budget = (context_.cost.budget(context_.memory_limit, where) -
                     context_.cost.stage_overhead(where))
                        .value();
+    menus.ramp = weights.ramp.transfer * transfer(where);
+    menus.load = weights.load.transfer * transfer(where);
     built_.problem.stages.push_back(std::move(menus));
   }
 
@@ -188,14 +189,13 @@ class ProblemBuilder {
     return table;
   }
 
-  // Every micro-batch crosses every boundary twice; behind stages that wait for each other anyway, the
-  // first crossing at least is not hidden.
-  double transfers() const {
-    if (!built_.problem.ramp_after || built_.configuration.shape.stages == 1) return 0;
+  // The least that handing a micro-batch on can take, wherever the cut.
+  double transfer(const StageSite& where) const {
+    if (where.last()) return 0;
     double least = std::numeric_limits<double>::infinity();
     for (const int type : built_.block_types)
-      least = std::min(least, context_.cost.transfer(type, site(0)).value());
-    return 2 * (built_.configuration.shape.stages - 1) * least;
+      least = std::min(least, context_.cost.transfer(type, where).value());
+    return least;
   }
 
   const SearchContext& context_;

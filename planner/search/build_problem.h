@@ -38,7 +38,6 @@ struct BuiltProblem {
   std::vector<Strategy> strategies;  // that LayerOption::strategy counts
   std::vector<int> block_types;      // a model type for each of the problem's block types
   PipelineProblem problem;
-  double transfers = 0;              // a lower bound of what they add, in seconds
   std::int64_t priced = 0;           // layer costs computed
 };
 

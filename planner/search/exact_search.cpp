@@ -15,8 +15,10 @@ namespace {
 // on the number of threads.
 constexpr std::size_t kWave = 8;
 constexpr std::size_t kBoundWave = 64;
-// A frontier beyond this is given up; what the relaxation proved then stands.
+// Frontiers beyond these go on with their best points; what bounds have proven then stands.
 constexpr std::size_t kMostPoints = 10000;
+constexpr std::size_t kStagePoints = 500;    // many segments are searched where there are several stages
+constexpr std::size_t kRelaxedPoints = 250;  // enough for a good plan
 
 struct Candidate {
   Configuration configuration;
@@ -83,10 +85,10 @@ class Explorer {
       parallel_for(count, options_.threads, [&](std::size_t i) {
         Candidate& candidate = candidates_[begin + i];
         const BuiltProblem built = build(candidate);
-        candidate.bound = without_ties(pipeline_bound(built.problem), candidate.configuration.shape.stages) +
-                          built.transfers;
+        candidate.bound =
+            without_ties(pipeline_bound(built.problem), candidate.configuration.shape.stages);
         if (const auto solution = quick_pipeline(built.problem))
-          candidate.quick = solution->time + built.transfers;
+          candidate.quick = solution->time;
         candidate.priced = built.priced;
       });
       report(0);
@@ -124,9 +126,8 @@ class Explorer {
     if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
     if (candidate.bound >= limit) return solved;
     const BuiltProblem built = build(candidate);
-    limit -= built.transfers;
     const auto proven = [&](double time) {
-      return without_ties(time, candidate.configuration.shape.stages) + built.transfers;
+      return without_ties(time, candidate.configuration.shape.stages);
     };
     const auto enter = [&](PipelineSolution solution) {
       solution.time = time_of(built.problem, solution);
@@ -141,9 +142,10 @@ class Explorer {
     };
     solved.bound = candidate.bound;
     for (const PipelineProblem& simpler : relaxations(built.problem)) {
-      solved.bound = std::max(solved.bound, proven(pipeline_bound(simpler)));
-      if (!could_be_below(simpler, limit)) return conclude();
-      const auto found = search_pipeline(simpler, {limit, kMostPoints});
+      const auto bound = bound_below(simpler, limit);
+      if (!bound) return conclude();
+      solved.bound = std::max(solved.bound, proven(*bound));
+      const auto found = search_pipeline(simpler, {limit, kRelaxedPoints});
       if (!found.solution && found.complete) return conclude();
       if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
       if (found.solution) enter(*found.solution);
@@ -151,7 +153,8 @@ class Explorer {
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
-    const auto exact = search_pipeline(built.problem, {limit, kMostPoints});
+    const auto exact = search_pipeline(
+        built.problem, {limit, built.problem.stages.size() == 1 ? kMostPoints : kStagePoints});
     if (exact.solution) enter(*exact.solution);
     return exact.complete ? conclude() : solved;
   }

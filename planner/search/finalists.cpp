@@ -53,7 +53,7 @@ Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
   Finalist finalist{plan_of(context, built, solution), 0};
   finalist.plan.prediction = price_plan(finalist.plan, context.cost);
   finalist.bound =
-      without_ties(solution.time, built.configuration.shape.stages) + built.transfers;
+      without_ties(solution.time, built.configuration.shape.stages);
   return finalist;
 }
 

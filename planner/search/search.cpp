@@ -102,8 +102,15 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                                     model, cluster, profile);
   const SearchContext context{model, cluster, *cost, options.memory_limit,
                               options.space.applies(Rule::covered_layout)};
-  const DecisionTree tree = build_tree(model, cluster, options.global_batch, space_of(options));
+  SpaceOptions space = space_of(options);
+  DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
   Exploration found = explore(context, tree, options);
+  if (found.ranked.empty() && !found.statistics.interrupted && space.applies(Rule::fill_pipeline)) {
+    // Idle stages are better than no plan.
+    space.rules_off.push_back(Rule::fill_pipeline);
+    tree = build_tree(model, cluster, options.global_batch, space);
+    found = explore(context, tree, options);
+  }
   // What the others could have found is proven by the exact search alone.
   if (options.algorithm != Algorithm::exact && !found.ranked.empty() && !found.statistics.interrupted)
     found.lower_bound = explore_exactly(context, tree, options).lower_bound;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace braid {
@@ -10,6 +11,13 @@ namespace braid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What a stage takes beside its layers.
+SegmentPoint with_transfers(SegmentPoint point, const StageMenus& menus) {
+  point.ramp += menus.ramp;
+  point.load += menus.load;
+  return point;
+}
 
 SegmentProblem segment_of(const PipelineProblem& problem, int stage,
                           const std::vector<const LayerMenu*>& layers) {
@@ -43,6 +51,16 @@ class Bounds {
       ramps_.push_back(ramps_.back() + block.ramp);
       loads_.push_back(loads_.back() + block.load);
     }
+    // A stage on slower devices takes this many times as long for any block, so it counts for less.
+    for (const StageMenus& stage : problem.stages) {
+      double slowness = kInfinity;
+      for (std::size_t t = 0; t < types.size(); ++t) {
+        Least here;
+        here.include(stage.blocks[t]);
+        if (types[t].load > 0) slowness = std::min(slowness, here.load / types[t].load);
+      }
+      speeds_.push_back(slowness < kInfinity ? 1 / slowness : 1.0);
+    }
     for (const LayerMenu& menu : problem.stages.front().before) before_ += outside(menu).ramp;
     for (const LayerMenu& menu : problem.stages.back().after) {
       after_ += outside(menu).ramp;
@@ -59,6 +77,10 @@ class Bounds {
     return at(loads_, end) - at(loads_, begin) + (end == size() ? after_load_ : 0);
   }
   int size() const { return static_cast<int>(ramps_.size()) - 1; }
+  // How many of the fastest stages the stages from `stage` on are worth.
+  double speed_from(int stage) const {
+    return std::accumulate(speeds_.begin() + stage, speeds_.end(), 0.0);
+  }
 
  private:
   static Least outside(const LayerMenu& menu) {
@@ -69,6 +91,7 @@ class Bounds {
   static double at(const std::vector<double>& v, int i) { return v[static_cast<std::size_t>(i)]; }
 
   std::vector<double> ramps_{0.0}, loads_{0.0};
+  std::vector<double> speeds_;
   double before_ = 0, after_ = 0, after_load_ = 0;
 };
 
@@ -186,26 +209,33 @@ class Solver {
     const Key k = key(stage, begin, count);
     const auto found = segments_.find(k);
     if (found != segments_.end()) return found->second;
+    return segments_.emplace(k, solve(stage, begin, count)).first->second;
+  }
+
+  std::vector<SegmentPoint> solve(int stage, int begin, int count) {
     const auto layers = stage_layers(problem_, stage, begin, count);
+    const StageMenus& menus = problem_.stages[static_cast<std::size_t>(stage)];
     SegmentProblem segment = segment_of(problem_, stage, layers);
-    segment.load_limit = load_limit(stage, begin, count);
-    if (depth_ == Depth::bounds) {
-      const double load = segment_load_bound(segment);
-      std::vector<SegmentPoint> bound;
-      if (load < segment.load_limit) {
-        bound.emplace_back();
-        bound.back().load = load;
-        bound.back().ramp = problem_.proportions[static_cast<std::size_t>(stage)] * load;
-      }
-      return segments_.emplace(k, std::move(bound)).first->second;
-    }
-    segment.ramp_limit = ramp_limit(stage, begin, count);
+    segment.load_limit = load_limit(stage, begin, count) - menus.load;
+    segment.ramp_limit = ramp_limit(stage, begin, count) - menus.ramp;
     // Without ramps behind it, the last stage's own counts for nobody.
     segment.load_alone = problem_.load_alone || (stage + 1 == stages_ && !problem_.ramp_after);
     segment.most_points = most_points_;
-    SegmentResult result = search_segment(segment);
-    complete_ = complete_ && result.complete;
-    return segments_.emplace(k, std::move(result.points)).first->second;
+    std::vector<SegmentPoint> found;
+    if (depth_ == Depth::bounds) {
+      const double load = segment_load_bound(segment);
+      if (load < segment.load_limit) {
+        found.emplace_back();
+        found.back().load = load;
+        found.back().ramp = problem_.proportions[static_cast<std::size_t>(stage)] * load;
+      }
+    } else {
+      SegmentResult result = search_segment(segment);
+      complete_ = complete_ && result.complete;
+      found = std::move(result.points);
+    }
+    for (SegmentPoint& point : found) point = with_transfers(std::move(point), menus);
+    return found;
   }
 
   static void insert(Frontier& frontier, const State& state) {
@@ -218,9 +248,10 @@ class Solver {
   bool hopeless(const PathState& path, int stages_done, int end) const {
     const int behind = stages_ - stages_done;
     const double ramp = behind > 0 ? bounds_.ramp(end, blocks_) : 0.0;
-    const double load = behind > 0 ? bounds_.load(end, blocks_) / behind : 0.0;
+    const double speed = bounds_.speed_from(stages_done);
+    const double load = behind > 0 ? bounds_.load(end, blocks_) / speed : 0.0;
     if (!problem_.ramp_after) return std::max(path.worst, path.sum + load) >= limit_;
-    const double excess = behind > 0 ? load - ramp / behind : 0.0;
+    const double excess = behind > 0 ? (bounds_.load(end, blocks_) - ramp) / speed : 0.0;
     return path.sum + ramp + std::max(path.worst, excess) >= limit_;
   }
 
@@ -293,6 +324,7 @@ std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem) {
     const auto layers = stage_layers(problem, stage, begin, count);
     auto point = quick_segment(segment_of(problem, stage, layers));
     if (!point) return std::nullopt;
+    *point = with_transfers(std::move(*point), problem.stages[static_cast<std::size_t>(stage)]);
     path = extend(path, point->ramp, point->load, problem.ramp_after);
     solution.stages.push_back(std::move(*point));
     begin += count;
@@ -343,8 +375,10 @@ PipelineProblem with_proportional_ramps(const PipelineProblem& problem) {
   result.load_alone = true;
   for (StageMenus& stage : result.stages) {
     double proportion = kInfinity;
-    each_option(stage, [&](const LayerOption& o) {
-      if (o.load > 0) proportion = std::min(proportion, o.ramp / o.load);
+    // Of transitions too: the least load has the least ramp only where every ramp follows its load.
+    rewrite(stage, [&](double ramp, double load) {
+      if (load > 0) proportion = std::min(proportion, ramp / load);
+      return std::pair(ramp, load);
     });
     if (proportion == kInfinity) proportion = 0;
     rewrite(stage, [&](double ramp, double load) {
@@ -375,10 +409,11 @@ std::vector<PipelineProblem> relaxations(const PipelineProblem& problem) {
           with_weighted_load(problem, 0.5)};
 }
 
-bool could_be_below(const PipelineProblem& relaxed_problem, double limit) {
-  return Solver(relaxed_problem, {.time = limit}, nullptr, Solver::Depth::bounds)
-      .run()
-      .solution.has_value();
+std::optional<double> bound_below(const PipelineProblem& relaxed_problem, double limit) {
+  const auto bound =
+      Solver(relaxed_problem, {.time = limit}, nullptr, Solver::Depth::bounds).run().solution;
+  if (!bound) return std::nullopt;
+  return bound->time;
 }
 
 double time_of(const PipelineProblem& problem, const PipelineSolution& solution) {
@@ -388,7 +423,8 @@ double time_of(const PipelineProblem& problem, const PipelineSolution& solution)
     const auto at = static_cast<std::size_t>(stage);
     const auto layers = stage_layers(problem, stage, begin, solution.blocks[at]);
     const SegmentPoint point =
-        measure_segment(segment_of(problem, stage, layers), solution.stages[at].choice);
+        with_transfers(measure_segment(segment_of(problem, stage, layers), solution.stages[at].choice),
+                       problem.stages[at]);
     path = extend(path, point.ramp, point.load, problem.ramp_after);
     begin += solution.blocks[at];
   }
@@ -397,14 +433,14 @@ double time_of(const PipelineProblem& problem, const PipelineSolution& solution)
 
 double pipeline_bound(const PipelineProblem& problem) {
   const Bounds bounds(problem);
-  const auto stages = static_cast<double>(problem.stages.size());
+  const double speed = bounds.speed_from(0);
   const double ramp = bounds.ramp(0, bounds.size());
-  const double load = bounds.load(0, bounds.size()) / stages;
+  const double load = bounds.load(0, bounds.size());
   if (problem.stages.size() == 1) {
     const auto layers = stage_layers(problem, 0, 0, bounds.size());
     return std::max(ramp, segment_load_bound(segment_of(problem, 0, layers)));
   }
-  return problem.ramp_after ? ramp + std::max(0.0, load - ramp / stages) : load;
+  return problem.ramp_after ? ramp + std::max(0.0, (load - ramp) / speed) : load / speed;
 }
 
 std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int stage, int begin,

@@ -17,6 +17,7 @@ struct StageMenus {
   std::vector<LayerMenu> after;   // the head, on the last stage
   Transitions transitions;
   std::int64_t budget = 0;
+  double ramp = 0, load = 0;      // that no choice changes: transfers to the next stage
 };
 
 struct PipelineProblem {
@@ -30,7 +31,7 @@ struct PipelineProblem {
 };
 
 struct PipelineSolution {
-  double time = 0;                   // without transfers
+  double time = 0;
   std::vector<int> blocks;           // of each stage
   std::vector<SegmentPoint> stages;  // choices in order: before, blocks, after
 };
@@ -65,8 +66,9 @@ std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem);
 // stages: every ramp lowered to one proportion of its load, close where that hardly varies. One stage:
 // ramp alone, load alone and their mean, of which the time is the larger.
 std::vector<PipelineProblem> relaxations(const PipelineProblem& problem);
-// Whether any solution of a relaxed problem could be below the limit, by bounds of its stages alone.
-bool could_be_below(const PipelineProblem& relaxed_problem, double limit);
+// A lower bound of a relaxed problem, by the best cuts for bounds of its stages; none where it reaches the
+// limit.
+std::optional<double> bound_below(const PipelineProblem& relaxed_problem, double limit);
 // The time of a choice under this problem, whichever problem it was found in.
 double time_of(const PipelineProblem& problem, const PipelineSolution& solution);
 // A lower bound that needs no search: the bottleneck is the mean, and memory counts for one stage only.

@@ -26,6 +26,7 @@ constexpr int kSignalled = 128;
   std::vector<std::string> words = {BRAID_BINARY};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   execv(BRAID_BINARY, pointers.data());

@@ -86,10 +86,9 @@ TEST(PlanText, TellsWhatBindsAndWhatWouldFit) {
   why.enough_devices = 8;
   result.infeasible = why;
   const std::string text = render_text(result, kPlain);
-  for (const char* words :
-       {"No plan fits   stage 1 needs 11.0 GiB on a device, 5.0 GiB may be used: "
-        "6.0 GiB too much",
-        "┃", "--memory 11GiB", "--global-batch 2", "8 devices"})
+  for (const char* words : {"No plan fits   stage 1 needs 11.0 GiB on a device",
+                            "5.0 GiB may be used: 6.0 GiB too much", "┃", "--memory 11GiB",
+                            "--global-batch 2", "8 devices"})
     EXPECT_THAT(text, HasSubstr(words));
 
   const Json json = result_json(result);

@@ -55,7 +55,7 @@ Model pyramid() {
        "hidden": 512, "heads": 8, "kv_heads": 8, "head_dim": 64, "ffn": 2048},
       {"name": "merge", "kind": "merge", "tokens": 4096, "hidden": 512, "merge_outputs": 1024},
       {"name": "coarse", "kind": "block", "attention": "bidirectional", "tokens": 1024,
-       "hidden": 1024, "heads": 16, "kv_heads": 16, "head_dim": 64, "ffn": 4096},
+       "hidden": 1024, "heads": 16, "kv_heads": 16, "head_dim": 64, "ffn": 65536},
       {"name": "head", "kind": "head", "tokens": 1024, "hidden": 1024, "vocab": 1000, "pooled": true}
     ],
     "layers": [{"type": "patches", "count": 1}, {"type": "fine", "count": 1},
@@ -114,7 +114,7 @@ std::vector<Case> cases() {
   everything_slow.rules_off = {Rule::gpipe_memory, Rule::near_tensor_groups, Rule::fill_pipeline};
   return {
       {"two_devices_have_room", decoder(2, 1), equal_nodes(1, 2), 4, 0, no_recompute},
-      {"two_devices_are_tight", decoder(2, 1), equal_nodes(1, 2), 4, 4800, no_recompute},
+      {"two_devices_are_tight", decoder(2, 1), equal_nodes(1, 2), 4, 4400, no_recompute},
       {"recomputation_makes_room", decoder(2, 1), equal_nodes(1, 2), 8, 5120,
        recompute_in_pipelines},
       {"four_devices_pipeline", decoder(4, 0), equal_nodes(1, 4), 8, 0, no_tensor},
@@ -123,7 +123,7 @@ std::vector<Case> cases() {
       {"rules_are_off", decoder(2, 2), equal_nodes(2, 2), 4, 0, everything_slow},
       {"devices_differ", decoder(2, 2), slow_then_fast(2), 8, 0, no_tensor},
       {"devices_differ_and_are_tight", decoder(2, 2), slow_then_fast(2), 8, 5120, no_tensor},
-      {"resolutions_differ", pyramid(), equal_nodes(1, 2), 4, 0, no_recompute},
+      {"resolutions_differ", pyramid(), equal_nodes(1, 2), 2, 0, no_recompute},
   };
 }
 
@@ -237,8 +237,6 @@ TEST_P(EverySmallSpace, HoldsNoPlanBelowTheBoundAndNoneBeyondTheGap) {
   EXPECT_LE(found, best * 1.02);
   EXPECT_LT(result.gap(), 0.15);
   RecordProperty("plans", plans);
-  fmt::print("{}: {} plans, {} fit, best {:.6f}, found {:.6f}, bound {:.6f}\n", c.fact, plans, fitting,
-             best, found, bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(Spaces, EverySmallSpace, testing::ValuesIn(cases()),

@@ -127,7 +127,7 @@ class ProblemDice {
       for (int to = from + 1; to < family_.layouts; ++to) {
         const double load = family_.ties ? integer(0, 2) : slowness * between(0, 1.5);
         const double back = chance(0.5) || family_.ties ? load : load * between(0.8, 1.2);
-        const double share = family_.ties ? 0.5 : proportion_;
+        const double share = family_.ties ? 0.5 : family_.odd_ramps ? 0.2 * proportion_ : proportion_;
         table.set(from, to, share * load, load);
         table.set(to, from, share * back, back);
       }

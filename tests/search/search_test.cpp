@@ -1,0 +1,248 @@
+// What a user may rely on, whatever the search does inside: the same plan every time, never slower with
+// more room, never slower than what others find, and an answer where nothing fits.
+
+#include "planner/search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/core/units.h"
+
+namespace braid {
+namespace {
+
+using namespace literals;
+
+constexpr double kRounding = 1e-9;
+constexpr Algorithm kOthers[] = {Algorithm::galvatron, Algorithm::bmw, Algorithm::dp, Algorithm::zero3,
+                                 Algorithm::tp,        Algorithm::pp,  Algorithm::megatron_3d};
+
+const std::filesystem::path kConfigs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
+
+struct Case {
+  std::string fact;
+  std::string model;
+  std::string cluster;
+  std::int64_t batch;
+  Bytes memory;  // zero: all there is
+  std::int64_t sequence = 0;
+  int blocks = 0;  // 0: the model's own
+};
+
+Model model_of(const Case& c) {
+  const std::filesystem::path file = kConfigs / "models" / (c.model + ".json");
+  Json json = read_json(file);
+  if (c.blocks > 0) json["num_hidden_layers"] = c.blocks;
+  return model_from_json(json, file.string(), c.sequence);
+}
+
+SearchResult run(const Case& c, const std::function<void(SearchOptions&)>& change = {}) {
+  SearchOptions options;
+  options.global_batch = c.batch;
+  options.memory_limit = c.memory;
+  if (change) change(options);
+  return search(model_of(c), read_cluster(kConfigs / "clusters" / (c.cluster + ".json")), nullptr,
+                options);
+}
+
+double time_of(const SearchResult& result) {
+  return result.plan ? result.plan->prediction.iteration.value() : kForever.value();
+}
+
+void expect_fits(const Plan& plan) {
+  for (const StagePrediction& stage : plan.prediction.stages) EXPECT_LE(stage.peak, stage.budget);
+}
+
+const Case kSmall{"small", "gpt2", "a100-80g-8", 16, 4_GiB};
+
+std::vector<Case> cases() {
+  return {
+      {"a_roomy_node", "gpt2-xl", "a100-80g-8", 16, {}},
+      {"a_tight_node", "llama2-7b", "a100-80g-8", 16, 24_GiB, 2048},
+      {"slow_links", "llama2-7b", "rtx4090-8", 8, 12_GiB, 1024, 12},
+      {"two_kinds_of_blocks", "t5-512-4-32", "v100-32g-8", 4, 8_GiB},
+      {"several_nodes", "llama2-7b", "v100-32g-8x4", 16, 16_GiB, 1024, 8},
+      {"two_kinds_of_devices", "llama2-7b", "a100-v100-mixed", 16, {}, 1024, 8},
+  };
+}
+
+class SearchCases : public testing::TestWithParam<Case> {};
+
+TEST_P(SearchCases, TheExactPlanIsNeverSlowerThanAnother) {
+  const SearchResult exact = run(GetParam());
+  ASSERT_TRUE(exact.plan.has_value());
+  EXPECT_EQ(exact.plan->certificate.algorithm, "exact");
+  int found = 0;
+  for (const Algorithm algorithm : kOthers) {
+    SCOPED_TRACE(name_of(algorithm));
+    const SearchResult other = run(GetParam(), [&](auto& o) { o.algorithm = algorithm; });
+    if (!other.plan) {
+      EXPECT_TRUE(other.infeasible.has_value());
+      continue;
+    }
+    ++found;
+    verify(*other.plan, name_of(algorithm));
+    expect_fits(*other.plan);
+    EXPECT_EQ(other.plan->certificate.algorithm, name_of(algorithm));
+    EXPECT_LE(time_of(exact), time_of(other) * (1 + kRounding));
+    EXPECT_LE(other.plan->certificate.lower_bound.value(), time_of(exact) * (1 + kRounding));
+  }
+  EXPECT_GE(found, 3);
+}
+
+TEST_P(SearchCases, ThePlanIsLegalFitsAndIsBounded) {
+  const SearchResult result = run(GetParam());
+  ASSERT_TRUE(result.plan.has_value());
+  EXPECT_FALSE(result.infeasible.has_value());
+  EXPECT_FALSE(result.statistics.interrupted);
+  EXPECT_GT(result.statistics.configurations, 0);
+  EXPECT_GT(result.statistics.strategies, 0);
+  verify(*result.plan, "plan");
+  expect_fits(*result.plan);
+  const Certificate& certificate = result.plan->certificate;
+  EXPECT_LE(certificate.lower_bound.value(), time_of(result));
+  EXPECT_LE(certificate.physics_bound.value(), time_of(result));
+  EXPECT_GE(result.gap(), 0);
+  EXPECT_LT(result.gap(), 0.25);
+  for (const Alternative& alternative : result.alternatives) {
+    verify(alternative.plan, "alternative");
+    expect_fits(alternative.plan);
+    EXPECT_GE(alternative.plan.prediction.iteration.value(), time_of(result));
+    EXPECT_FALSE(alternative.reason.empty());
+  }
+}
+
+TEST_P(SearchCases, ThreadsAndRepetitionChangeNothing) {
+  const auto text = [&](int threads) {
+    const SearchResult result = run(GetParam(), [&](auto& o) { o.threads = threads; });
+    std::string all = plan_text(result.plan.value());
+    for (const Alternative& a : result.alternatives) all += plan_text(a.plan) + a.reason;
+    return all;
+  };
+  const std::string once = text(1);
+  EXPECT_EQ(once, text(1));
+  EXPECT_EQ(once, text(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Configs, SearchCases, testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.fact; });
+
+TEST(Search, MoreMemoryIsNeverSlower) {
+  double before = kForever.value();
+  int feasible = 0;
+  for (const int gigabytes : {2, 4, 6, 8, 10, 12, 16, 24, 40, 80}) {
+    Case c = kSmall;
+    c.model = "gpt2-xl";
+    c.memory = Bytes(std::int64_t{gigabytes} << 30);
+    const double time = time_of(run(c));
+    EXPECT_LE(time, before * (1 + kRounding)) << gigabytes << " GiB";
+    feasible += time < kForever.value() ? 1 : 0;
+    before = time;
+  }
+  EXPECT_GE(feasible, 7);
+}
+
+TEST(Search, ARuleSwitchedOffNeverMakesThePlanSlower) {
+  const Case c{"", "gpt2", "v100-32g-8x4", 16, 6_GiB};
+  const double pruned = time_of(run(c));
+  for (const RuleInfo& rule : pruning_rules()) {
+    const SearchResult result = run(c, [&](auto& o) { o.space.rules_off = {rule.rule}; });
+    EXPECT_LE(time_of(result), pruned * (1 + kRounding)) << rule.name;
+  }
+}
+
+TEST(Search, ARestrictedSpaceIsKept) {
+  const SearchResult result = run(kSmall, [](SearchOptions& o) {
+    o.space.max_tp = 2;
+    o.space.max_pp = 2;
+    o.space.max_cp = 1;
+    o.space.recompute = false;
+    o.space.schedules = {ScheduleKind::one_f_one_b};
+  });
+  ASSERT_TRUE(result.plan.has_value());
+  EXPECT_LE(result.plan->shape.stages, 2);
+  EXPECT_EQ(result.plan->shape.schedule, ScheduleKind::one_f_one_b);
+  for (const StagePlan& stage : result.plan->stages)
+    for (const Strategy& s : stage.strategies) {
+      EXPECT_LE(s.tp, 2);
+      EXPECT_EQ(s.cp, 1);
+      EXPECT_EQ(s.recompute, Recompute::none);
+    }
+}
+
+TEST(Search, WhatDoesNotFitIsExplainedAndEnoughMemoryIsEnough) {
+  Case c{"", "llama2-13b", "a100-80g-8", 8, 6_GiB, 2048};
+  const SearchResult result = run(c);
+  EXPECT_FALSE(result.plan.has_value());
+  ASSERT_TRUE(result.infeasible.has_value());
+  const Infeasible& why = *result.infeasible;
+  EXPECT_EQ(why.constraint, "memory");
+  EXPECT_LT(why.stage, why.closest.shape.stages);
+  EXPECT_GT(why.needed, why.available);
+  EXPECT_EQ(why.available, c.memory);
+  EXPECT_GT(why.breakdown.memory.weights, Bytes());
+  ASSERT_TRUE(why.enough_memory.has_value());
+  c.memory = *why.enough_memory;
+  const SearchResult enough = run(c);
+  ASSERT_TRUE(enough.plan.has_value());
+  expect_fits(*enough.plan);
+  // And hardly more than enough: a tenth less fits nothing.
+  c.memory = scaled(*why.enough_memory, 0.9);
+  EXPECT_FALSE(run(c).plan.has_value());
+}
+
+TEST(Search, AStoppedSearchSaysSo) {
+  const std::atomic<bool> stop = true;
+  for (const Algorithm algorithm : {Algorithm::exact, Algorithm::megatron_3d}) {
+    const SearchResult result = run(kSmall, [&](SearchOptions& o) {
+      o.stop = &stop;
+      o.algorithm = algorithm;
+    });
+    EXPECT_TRUE(result.statistics.interrupted) << name_of(algorithm);
+    EXPECT_FALSE(result.infeasible.has_value()) << "nothing was proven";
+    if (!result.plan) continue;
+    verify(*result.plan, "the best so far");
+    expect_fits(*result.plan);
+  }
+}
+
+TEST(Search, AStopOnTheWayKeepsTheBestSoFar) {
+  std::atomic<bool> stop = false;
+  int reports = 0;
+  const SearchResult result = run(kSmall, [&](SearchOptions& o) {
+    o.stop = &stop;
+    o.progress = [&](const SearchProgress& progress) {
+      ++reports;
+      if (progress.best) stop = true;
+    };
+  });
+  EXPECT_GT(reports, 0);
+  ASSERT_TRUE(result.plan.has_value());
+  EXPECT_LE(time_of(run(kSmall)), time_of(result) * (1 + kRounding));
+}
+
+TEST(Search, MixedDevicesEachGetAStageTheyCanHold) {
+  const SearchResult result =
+      run({"", "llama2-7b", "a100-v100-mixed", 16, {}, 1024, 8}, [](auto& o) { o.alternatives = 0; });
+  ASSERT_TRUE(result.plan.has_value());
+  expect_fits(*result.plan);
+  // 1.6 GB/s between the nodes: replicas across them would cost more than a boundary between stages.
+  ASSERT_GE(result.plan->shape.stages, 2);
+  const auto& stages = result.plan->prediction.stages;
+  EXPECT_EQ(stages.front().budget, 80_GiB);
+  EXPECT_EQ(stages.back().budget, 32_GiB);
+}
+
+TEST(Search, ANonsensicalBatchIsTheUsersMistake) {
+  Case c = kSmall;
+  for (const std::int64_t batch : {std::int64_t{0}, std::int64_t{-4}, std::int64_t{1} << 40}) {
+    c.batch = batch;
+    EXPECT_THROW(run(c), Error) << batch;
+  }
+}
+
+}  // namespace
+}  // namespace braid
