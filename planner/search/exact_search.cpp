@@ -19,6 +19,12 @@ constexpr std::size_t kBoundWave = 64;
 constexpr std::size_t kMostPoints = 10000;
 constexpr std::size_t kStagePoints = 500;    // many segments are searched where there are several stages
 constexpr std::size_t kRelaxedPoints = 250;  // enough for a good plan
+// Candidates of a frontier that may be looked at, about 0.1 us each; counted, not timed, so that results
+// repeat.
+constexpr std::size_t kRelaxedWork = 300'000;
+constexpr std::size_t kStageWork = 2'000'000;
+constexpr std::size_t kAloneWork = 20'000'000;
+constexpr std::size_t kAllWork = 20'000'000;
 
 struct Candidate {
   Configuration configuration;
@@ -115,6 +121,7 @@ class Explorer {
   struct Solved {
     std::vector<Finalist> finalists;
     double bound = std::numeric_limits<double>::infinity();  // of its plans below the limit
+    std::size_t work = 0;
   };
 
   // First the relaxations, which are quick and prove most configurations too slow; then exactly, below
@@ -145,7 +152,7 @@ class Explorer {
       const auto bound = bound_below(simpler, limit);
       if (!bound) return conclude();
       solved.bound = std::max(solved.bound, proven(*bound));
-      const auto found = search_pipeline(simpler, {limit, kRelaxedPoints});
+      const auto found = search_pipeline(simpler, {limit, kRelaxedPoints, kRelaxedWork});
       if (!found.solution && found.complete) return conclude();
       if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
       if (found.solution) enter(*found.solution);
@@ -153,8 +160,11 @@ class Explorer {
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
+    if (work_ > kAllWork) return solved;
+    const bool alone = built.problem.stages.size() == 1;
     const auto exact = search_pipeline(
-        built.problem, {limit, built.problem.stages.size() == 1 ? kMostPoints : kStagePoints});
+        built.problem, {limit, alone ? kMostPoints : kStagePoints, alone ? kAloneWork : kStageWork});
+    solved.work += exact.work;
     if (exact.solution) enter(*exact.solution);
     return exact.complete ? conclude() : solved;
   }
@@ -175,6 +185,7 @@ class Explorer {
       for (Solved& solved : found) {
         statistics_.solved += solved.finalists.empty() ? 0 : 1;
         lower_bound_ = std::min(lower_bound_, solved.bound);
+        work_ += solved.work;
         for (Finalist& finalist : solved.finalists) finalists_.add(std::move(finalist));
       }
       done += count;
@@ -188,6 +199,7 @@ class Explorer {
   std::vector<Candidate> candidates_;
   Finalists finalists_;
   double lower_bound_ = 0;
+  std::size_t work_ = 0;  // of exact searches
   SearchStatistics statistics_;
 };
 

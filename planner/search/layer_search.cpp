@@ -180,6 +180,7 @@ class SegmentSearch {
     frontier_.clear();
     for (std::size_t l = 0; l < problem_.layers.size(); ++l) {
       expand(l);
+      result.work += candidates_.size();
       if (!keep_best(l, width)) result.complete = false;
     }
     collect(result.points);
@@ -310,6 +311,7 @@ SegmentResult search_segment(const SegmentProblem& problem) {
     SegmentResult found = search.run(limit, width);
     for (SegmentPoint& point : found.points) take(std::move(point));
     best.complete = found.complete;
+    best.work += found.work;
     if (found.complete) break;
   }
   return best;

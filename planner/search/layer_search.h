@@ -66,6 +66,7 @@ struct SegmentPoint {
 struct SegmentResult {
   std::vector<SegmentPoint> points;  // least load first
   bool complete = true;              // false: the frontier outgrew `most_points`; better ones may exist
+  std::size_t work = 0;              // candidates looked at
 };
 
 // Every Pareto point of (ramp, load) that fits the budget and stays below the limits; none where there

@@ -11,6 +11,7 @@ namespace braid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t kNarrow = 16;  // points of a beam that only looks for some plan
 
 // What a stage takes beside its layers.
 SegmentPoint with_transfers(SegmentPoint point, const StageMenus& menus) {
@@ -107,6 +108,7 @@ class Solver {
         blocks_(static_cast<int>(problem.blocks.size())),
         limit_(limits.time),
         most_points_(limits.most_points),
+        most_work_(limits.most_work),
         cuts_(cuts != nullptr || problem.cuts.empty() ? cuts : &problem.cuts),
         depth_(depth),
         states_(problem.stages.size() + 1) {}
@@ -118,8 +120,8 @@ class Solver {
     const State* best = nullptr;
     for (const State& state : states_.back()[blocks_])
       if (best == nullptr || time(state) < time(*best)) best = &state;
-    if (best == nullptr || time(*best) >= limit_) return {std::nullopt, complete_};
-    return {trace_back(*best), complete_};
+    if (best == nullptr || time(*best) >= limit_) return {std::nullopt, complete_, work_};
+    return {trace_back(*best), complete_, work_};
   }
 
  private:
@@ -230,8 +232,10 @@ class Solver {
         found.back().ramp = problem_.proportions[static_cast<std::size_t>(stage)] * load;
       }
     } else {
+      if (work_ > most_work_) segment.most_points = std::min(segment.most_points, kNarrow);
       SegmentResult result = search_segment(segment);
       complete_ = complete_ && result.complete;
+      work_ += result.work;
       found = std::move(result.points);
     }
     for (SegmentPoint& point : found) point = with_transfers(std::move(point), menus);
@@ -298,7 +302,8 @@ class Solver {
   Bounds bounds_;
   int stages_, blocks_;
   double limit_;
-  std::size_t most_points_;
+  std::size_t most_points_, most_work_;
+  std::size_t work_ = 0;
   const std::vector<int>* cuts_;
   Depth depth_;
   bool complete_ = true;

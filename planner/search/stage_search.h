@@ -47,12 +47,14 @@ PathState extend(const PathState& before, double ramp, double load, bool ramp_af
 
 struct PipelineResult {
   std::optional<PipelineSolution> solution;  // none: nothing fits below the limit
-  bool complete = true;                      // false: frontiers outgrew their limit; nothing is proven
+  bool complete = true;                      // false: a limit was met; nothing is proven
+  std::size_t work = 0;                      // candidates looked at
 };
 
 struct PipelineLimits {
   double time = 0;  // solutions at or above it are of no use
   std::size_t most_points = std::numeric_limits<std::size_t>::max();  // of a frontier
+  std::size_t most_work = std::numeric_limits<std::size_t>::max();    // candidates; then beams are narrow
 };
 
 // The fastest solution below the limit.
