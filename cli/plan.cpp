@@ -30,6 +30,7 @@ struct PlanFlags {
   std::string threads, max_tp, max_cp, max_pp;
   std::vector<std::string> schedules, rules_off;
   bool no_recompute = false;
+  bool even_cuts = false;
   bool tree = false;
   std::string format = "text";
   std::string out;
@@ -106,6 +107,7 @@ SpaceOptions space_options(const PlanFlags& flags) {
   space.max_cp = read_limit(flags.max_cp, "--max-cp");
   space.max_pp = read_limit(flags.max_pp, "--max-pp");
   space.recompute = !flags.no_recompute;
+  space.even_cuts = flags.even_cuts;
   return space;
 }
 
@@ -200,6 +202,7 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
   option("--max-cp", flags.max_cp, "N", "at most N ways of context parallelism");
   option("--max-pp", flags.max_pp, "N", "at most N pipeline stages");
   verb.add_flag("--no-recompute", flags.no_recompute, "never trade time for memory");
+  verb.add_flag("--even-cuts", flags.even_cuts, "give every stage the same number of layers");
   option("--no-rule", flags.rules_off, "NAME", "switch a pruning rule off; --tree names them")
       ->delimiter(',');
   verb.add_flag("--tree", flags.tree, "show what is searched and what was pruned, with reasons");

@@ -42,10 +42,11 @@ double parse_quantity(std::string_view text, std::span<const Unit> units, std::s
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
   while (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);
-  const bool numeric = status == std::errc() && std::isfinite(number) && number >= 0;
-  if (numeric && suffix.empty()) return number;
   const auto unit = std::ranges::find(units, suffix, &Unit::name);
-  if (numeric && unit != units.end()) return number * unit->factor;
+  const bool known = suffix.empty() || unit != units.end();
+  const double value = suffix.empty() || !known ? number : number * unit->factor;
+  // A unit may take a number that is finite beyond what a double holds.
+  if (status == std::errc() && known && std::isfinite(value) && value >= 0) return value;
   std::vector<std::string> names;
   for (const Unit& u : units) names.emplace_back(u.name);
   throw Error({.what = fmt::format("'{}' is not {}", text, kind),

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <numeric>
-#include <set>
+#include <map>
 
 namespace braid {
 
@@ -100,10 +99,30 @@ std::int64_t largest(const PipelineSolution& solution) {
   return most;
 }
 
+// The best strategies for given cuts, as each stage by itself sees them: least time within its memory.
+class StageByStage {
+ public:
+  explicit StageByStage(const PipelineProblem& problem)
+      : problem_(problem), simpler_(relaxations(problem).front()) {}
+
+  std::optional<PipelineSolution> solve(const Cuts& cuts) const {
+    constexpr std::size_t kPoints = 100;
+    constexpr std::size_t kWork = 100'000;
+    auto found = search_cuts(simpler_, cuts, {kInfinity, kPoints, kWork}).solution;
+    if (found) found->time = time_of(problem_, *found);
+    return found;
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const PipelineProblem& problem_;
+  PipelineProblem simpler_;
+};
+
 // The walk for one configuration.
 std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limit) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Reference reference(problem);
+  const StageByStage stages(problem);
   const Cuts even = even_cuts(problem);
   if (even.empty()) return std::nullopt;
   const Cuts by_memory =
@@ -113,27 +132,27 @@ std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limi
 
   // Condition 3 measures against the largest stage of p_t; where p_t itself does not fit, the budget
   // alone limits memory.
-  const auto timed = search_cuts(problem, by_time, {.time = kInfinity}).solution;
+  const auto timed = stages.solve(by_time);
   const std::int64_t most_memory =
       timed ? largest(*timed) : std::numeric_limits<std::int64_t>::max();
 
   std::optional<PipelineSolution> best;
-  std::set<Cuts> seen;
+  std::map<Cuts, std::optional<PipelineSolution>> seen;
   std::deque<Cuts> queue;
-  const auto enter = [&](const Cuts& cuts) {
-    if (seen.insert(cuts).second) queue.push_back(cuts);
+  const auto solved = [&](const Cuts& cuts) -> const std::optional<PipelineSolution>& {
+    const auto [at, is_new] = seen.try_emplace(cuts);
+    if (is_new) at->second = stages.solve(cuts);
+    return at->second;
   };
   // Even cuts and p_t start walks of their own, so that the result is never behind either.
-  enter(by_memory);
-  enter(even);
-  enter(by_time);
+  for (const Cuts& start : {by_memory, even, by_time})
+    if (!seen.contains(start) && solved(start)) queue.push_back(start);
   while (!queue.empty()) {
     const Cuts cuts = queue.front();
     queue.pop_front();
-    const auto solution = search_cuts(problem, cuts, {.time = kInfinity}).solution;
-    if (!solution) continue;
-    if (solution->time < limit && (!best || solution->time < best->time)) best = solution;
-    const std::size_t slow = slowest_stage(*solution);
+    const PipelineSolution solution = *solved(cuts);
+    if (solution.time < limit && (!best || solution.time < best->time)) best = solution;
+    const std::size_t slow = slowest_stage(solution);
     if (cuts[slow] <= problem.multiple) continue;
     for (const int side : {-1, 1}) {
       const auto neighbour = static_cast<std::int64_t>(slow) + side;
@@ -142,8 +161,9 @@ std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limi
       moved[slow] -= problem.multiple;
       moved[static_cast<std::size_t>(neighbour)] += problem.multiple;
       if (seen.contains(moved)) continue;
-      const auto next = search_cuts(problem, moved, {.time = kInfinity}).solution;  // within memory: condition 2
-      if (next && slowest(*next) <= slowest(*solution) && largest(*next) <= most_memory) enter(moved);
+      const auto& next = solved(moved);  // none where memory does not suffice: condition 2
+      if (next && slowest(*next) <= slowest(solution) && largest(*next) <= most_memory)
+        queue.push_back(moved);
     }
   }
   return best;
@@ -153,6 +173,8 @@ std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limi
 
 Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tree,
                            const SearchOptions& options) {
+  constexpr std::size_t kPoints = 1000;
+  constexpr std::size_t kWork = 5'000'000;
   Finalists finalists(options.alternatives + 1);
   Exploration result;
   int done = 0;
@@ -167,8 +189,8 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
     const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
     result.statistics.strategies += built.priced;
     const double limit = finalists.limit(c.shape);
-    if (pipeline_bound(built.problem) >= limit) continue;
-    const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, {.time = limit}).solution
+    if (!bound_below(relaxations(built.problem).front(), limit)) continue;
+    const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, {limit, kPoints, kWork}).solution
                                               : walk(built.problem, limit);
     if (solution) {
       ++result.statistics.solved;

@@ -1,6 +1,6 @@
 #pragma once
-// The dumb twin of the exact search: every cut, every strategy of every layer. It shares nothing with
-// the clever one but the values they work on, so that tests can hold one against the other.
+// The dumb twin of the exact search: every cut, every strategy of every layer. It shares nothing
+// with the clever one but the values they work on, so that tests can hold one against the other.
 
 #include <optional>
 

@@ -51,6 +51,7 @@ class ProblemBuilder {
     problem.cuts =
         context_.cost.given_cuts(static_cast<int>(problem.blocks.size()), c.shape.stages);
     for (int stage = 0; stage < c.shape.stages; ++stage) add_stage(stage);
+    if (context_.even_cuts && problem.cuts.empty()) problem.cuts = even_cuts(problem);
     return std::move(built_);
   }
 

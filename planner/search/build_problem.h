@@ -18,6 +18,7 @@ struct SearchContext {
   const CostModel& cost;
   Bytes memory_limit;
   bool drop_covered_layouts = true;  // Rule::covered_layout
+  bool even_cuts = false;
 };
 
 // Gradient reductions of later stages hide behind the first stage's last backward, so they carry no

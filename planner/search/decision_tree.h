@@ -43,6 +43,7 @@ struct SpaceOptions {
   std::vector<MeshOrder> mesh_orders;   // empty: all
   int max_tp = 0, max_cp = 0, max_pp = 0;  // 0: no limit
   bool recompute = true;
+  bool even_cuts = false;               // stages of equal size only
   bool applies(Rule rule) const;
 };
 

@@ -101,7 +101,8 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                                      options.global_batch},
                                     model, cluster, profile);
   const SearchContext context{model, cluster, *cost, options.memory_limit,
-                              options.space.applies(Rule::covered_layout)};
+                              options.space.applies(Rule::covered_layout),
+                              options.space.even_cuts};
   SpaceOptions space = space_of(options);
   DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
   Exploration found = explore(context, tree, options);

@@ -45,7 +45,9 @@ class ExactSearch : public testing::TestWithParam<ProblemFamily> {
   }
 };
 
-bool near(double a, double b) { return std::abs(a - b) <= kRelative * std::max(std::abs(a), std::abs(b)); }
+bool near(double a, double b) {
+  return std::abs(a - b) <= kRelative * std::max(std::abs(a), std::abs(b));
+}
 
 std::optional<PipelineSolution> found_below(const PipelineProblem& problem, double limit) {
   const PipelineResult result = search_pipeline(problem, {.time = limit});
@@ -81,7 +83,8 @@ void expect_sound(const PipelineProblem& problem, const PipelineSolution& soluti
 
 // Calls with every way to cut the blocks into stages.
 template <class Visit>
-void each_cut(const PipelineProblem& problem, std::vector<int>& cuts, int left, const Visit& visit) {
+void each_cut(const PipelineProblem& problem, std::vector<int>& cuts, int left,
+              const Visit& visit) {
   const int behind = static_cast<int>(problem.stages.size() - cuts.size());
   if (behind == 0) {
     if (left == 0) visit(cuts);
@@ -190,8 +193,8 @@ TEST_P(ExactSearch, KeepsGivenCuts) {
 INSTANTIATE_TEST_SUITE_P(Families, ExactSearch, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param.fact); });
 
-// A stage that ramps long carries that much less beyond its ramp, so a long ramp alone rules nothing
-// out: 4 + max(7 - 4, 3 - 0) = 7.
+// A stage that ramps long carries that much less beyond its ramp, so a long ramp alone rules
+// nothing out: 4 + max(7 - 4, 3 - 0) = 7.
 TEST(ExactSearchCase, ALongRampCanStandInTheFastestPipeline) {
   PipelineProblem problem;
   problem.blocks = {0, 1};
@@ -206,13 +209,15 @@ TEST(ExactSearchCase, ALongRampCanStandInTheFastestPipeline) {
   EXPECT_DOUBLE_EQ(result.solution->time, 7);
 }
 
-// Galvatron's price of a lone stage is the larger of two sums, either of which may be the larger one.
+// Galvatron's price of a lone stage is the larger of two sums, either of which may be the larger
+// one.
 TEST(ExactSearchCase, ALoneStageTakesTheLargerOfRampAndLoad) {
   PipelineProblem problem;
   problem.blocks = {0, 0};
   StageMenus menus;
   menus.blocks.resize(1);
-  menus.blocks[0].options = {{.ramp = 6, .load = 1}, {.ramp = 1, .load = 6}, {.ramp = 4, .load = 4}};
+  menus.blocks[0].options = {
+      {.ramp = 6, .load = 1}, {.ramp = 1, .load = 6}, {.ramp = 4, .load = 4}};
   problem.stages = {menus};
   const PipelineResult result = search_pipeline(problem, {.time = kInfinity});
   ASSERT_TRUE(result.solution.has_value());

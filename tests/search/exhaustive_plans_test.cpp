@@ -1,5 +1,5 @@
-// The whole search against every plan of small spaces: each configuration, cut and strategy, priced by
-// the simulator.
+// The whole search against every plan of small spaces: each configuration, cut and strategy, priced
+// by the simulator.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ std::string block(const char* name, int ffn) {
                      name, ffn);
 }
 
-// Narrow blocks and then wide ones between embedding and head: half a billion parameters, so that memory
-// binds at a few GiB.
+// Narrow blocks and then wide ones between embedding and head: half a billion parameters, so that
+// memory binds at a few GiB.
 Model decoder(int narrow, int wide) {
   const std::string text = fmt::format(
       R"({{
@@ -199,8 +199,8 @@ class EveryPlan {
 };
 
 bool fits(const Prediction& prediction) {
-  return std::ranges::all_of(prediction.stages,
-                             [](const StagePrediction& stage) { return stage.peak <= stage.budget; });
+  return std::ranges::all_of(
+      prediction.stages, [](const StagePrediction& stage) { return stage.peak <= stage.budget; });
 }
 
 class EverySmallSpace : public testing::TestWithParam<Case> {};
@@ -228,7 +228,7 @@ TEST_P(EverySmallSpace, HoldsNoPlanBelowTheBoundAndNoneBeyondTheGap) {
     best = std::min(best, prediction.iteration.value());
   });
   EXPECT_GT(plans, 500);
-  EXPECT_EQ(fitting < plans, c.memory_mib > 0) << "memory binds where the case says so";
+  EXPECT_EQ(fitting<plans, c.memory_mib> 0) << "memory binds where the case says so";
   constexpr double kRounding = 1e-9;
   EXPECT_LE(bound, best * (1 + kRounding));
   EXPECT_GE(found, best * (1 - kRounding));

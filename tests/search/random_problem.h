@@ -15,17 +15,17 @@ namespace braid {
 // What a family of random problems has in common.
 struct ProblemFamily {
   const char* fact;
-  int most_layers = 6;      // blocks, embedding and head together
-  int most_options = 6;     // of a menu
-  int most_types = 3;       // of blocks
+  int most_layers = 6;   // blocks, embedding and head together
+  int most_options = 6;  // of a menu
+  int most_types = 3;    // of blocks
   int most_stages = 4;
   int layouts = 1;
   int multiple = 1;
-  bool outside = true;      // embedding and head, in half of the problems
-  bool ties = false;        // times and bytes from a handful of values
-  bool bytes = false;       // memory as large as a device's, not a few units
-  bool odd_ramps = false;   // ramps anywhere below loads instead of near one proportion
-  bool gaps = false;        // some menus are empty on some stages
+  bool outside = true;     // embedding and head, in half of the problems
+  bool ties = false;       // times and bytes from a handful of values
+  bool bytes = false;      // memory as large as a device's, not a few units
+  bool odd_ramps = false;  // ramps anywhere below loads instead of near one proportion
+  bool gaps = false;       // some menus are empty on some stages
 };
 
 class ProblemDice {
@@ -43,7 +43,8 @@ class ProblemDice {
     const int stages = std::max(integer(1, most_stages), integer(1, most_stages));
     // Enumeration has to come to an end.
     const int layers = units * family_.multiple + (outside ? 2 : 0);
-    most_options_ = std::min(family_.most_options, static_cast<int>(std::pow(kMostChoices, 1.0 / layers)));
+    most_options_ =
+        std::min(family_.most_options, static_cast<int>(std::pow(kMostChoices, 1.0 / layers)));
     const int types = integer(1, family_.most_types);
     for (int b = 0; b < units * family_.multiple; ++b)
       result.blocks.push_back(chance(0.5) && b > 0 ? result.blocks.back() : integer(0, types - 1));
@@ -127,7 +128,9 @@ class ProblemDice {
       for (int to = from + 1; to < family_.layouts; ++to) {
         const double load = family_.ties ? integer(0, 2) : slowness * between(0, 1.5);
         const double back = chance(0.5) || family_.ties ? load : load * between(0.8, 1.2);
-        const double share = family_.ties ? 0.5 : family_.odd_ramps ? 0.2 * proportion_ : proportion_;
+        const double share = family_.ties        ? 0.5
+                             : family_.odd_ramps ? 0.2 * proportion_
+                                                 : proportion_;
         table.set(from, to, share * load, load);
         table.set(to, from, share * back, back);
       }
@@ -147,7 +150,8 @@ class ProblemDice {
           most = std::max(most, static_cast<double>(o.memory + o.workspace / 4));
         need += times * most;
       };
-      for (const int type : problem.blocks) add(menus.blocks[static_cast<std::size_t>(type)], 1 / stages);
+      for (const int type : problem.blocks)
+        add(menus.blocks[static_cast<std::size_t>(type)], 1 / stages);
       for (const LayerMenu& menu : menus.before) add(menu, 1);
       for (const LayerMenu& menu : menus.after) add(menu, 1);
       menus.budget = std::llround(need * plenty * (chance(0.5) ? 1.0 : between(0.7, 1.3)));

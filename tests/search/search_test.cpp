@@ -1,5 +1,5 @@
-// What a user may rely on, whatever the search does inside: the same plan every time, never slower with
-// more room, never slower than what others find, and an answer where nothing fits.
+// What a user may rely on, whatever the search does inside: the same plan every time, never slower
+// with more room, never slower than what others find, and an answer where nothing fits.
 
 #include "planner/search/search.h"
 
@@ -17,8 +17,9 @@ namespace {
 using namespace literals;
 
 constexpr double kRounding = 1e-9;
-constexpr Algorithm kOthers[] = {Algorithm::galvatron, Algorithm::bmw, Algorithm::dp, Algorithm::zero3,
-                                 Algorithm::tp,        Algorithm::pp,  Algorithm::megatron_3d};
+constexpr Algorithm kOthers[] = {Algorithm::galvatron,  Algorithm::bmw, Algorithm::dp,
+                                 Algorithm::zero3,      Algorithm::tp,  Algorithm::pp,
+                                 Algorithm::megatron_3d};
 
 const std::filesystem::path kConfigs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
 
@@ -62,7 +63,7 @@ std::vector<Case> cases() {
   return {
       {"a_roomy_node", "gpt2-xl", "a100-80g-8", 16, {}},
       {"a_tight_node", "llama2-7b", "a100-80g-8", 16, 24_GiB, 2048},
-      {"slow_links", "llama2-7b", "rtx4090-8", 8, 12_GiB, 1024, 12},
+      {"slow_links", "llama2-7b", "rtx4090-8", 16, 12_GiB, 1024, 12},
       {"two_kinds_of_blocks", "t5-512-4-32", "v100-32g-8", 4, 8_GiB},
       {"several_nodes", "llama2-7b", "v100-32g-8x4", 16, 16_GiB, 1024, 8},
       {"two_kinds_of_devices", "llama2-7b", "a100-v100-mixed", 16, {}, 1024, 8},
@@ -225,11 +226,12 @@ TEST(Search, AStopOnTheWayKeepsTheBestSoFar) {
 }
 
 TEST(Search, MixedDevicesEachGetAStageTheyCanHold) {
-  const SearchResult result =
-      run({"", "llama2-7b", "a100-v100-mixed", 16, {}, 1024, 8}, [](auto& o) { o.alternatives = 0; });
+  const SearchResult result = run({"", "llama2-7b", "a100-v100-mixed", 16, {}, 1024, 8},
+                                  [](auto& o) { o.alternatives = 0; });
   ASSERT_TRUE(result.plan.has_value());
   expect_fits(*result.plan);
-  // 1.6 GB/s between the nodes: replicas across them would cost more than a boundary between stages.
+  // 1.6 GB/s between the nodes: replicas across them would cost more than a boundary between
+  // stages.
   ASSERT_GE(result.plan->shape.stages, 2);
   const auto& stages = result.plan->prediction.stages;
   EXPECT_EQ(stages.front().budget, 80_GiB);
