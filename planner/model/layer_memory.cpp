@@ -197,15 +197,16 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision) {
   const std::int64_t bytes = bytes_of(precision);
   const std::int64_t width = layer.tokens * layer.hidden * bytes;
+  // What is recomputed is whole again while its gradients are made.
   const Bytes rematerialised =
       saved_bytes(layer, Recompute::none, precision) - saved_bytes(layer, recompute, precision);
   switch (layer.kind) {
     case LayerKind::embedding:  // the gradient of a norm's input; table gradients are not transient
       return Bytes(layer.embedding_norm || layer.final_norm ? width : 0);
     case LayerKind::block:
-      return recompute == Recompute::none ? Bytes(gradient_pair(layer, bytes)) : rematerialised;
+      return rematerialised + Bytes(gradient_pair(layer, bytes));
     case LayerKind::merge:  // gradients of the norm's input and output
-      return recompute == Recompute::full ? rematerialised : Bytes(2 * width);
+      return rematerialised + Bytes(2 * width);
     case LayerKind::head:  // logits in the compute precision, and their fp32 softmax or gradient
       return Bytes(logits_bytes(layer, bytes));
   }

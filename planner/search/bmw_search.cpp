@@ -1,175 +1,8 @@
 #include "planner/search/bmw_search.h"
 
-#include <algorithm>
-#include <deque>
-#include <limits>
-#include <map>
+#include "planner/search/balance.h"
 
 namespace braid {
-
-namespace {
-
-using Cuts = std::vector<int>;
-
-// What the partitions p_m and p_t are balanced by: every layer under the reference strategy, which
-// shards states over all devices and recomputes nothing.
-class Reference {
- public:
-  explicit Reference(const PipelineProblem& problem) : problem_(problem) {}
-
-  double memory(int stage, int begin, int count) const {
-    return sum(stage, begin, count, [](const LayerOption& o) { return static_cast<double>(o.memory); });
-  }
-  double time(int stage, int begin, int count) const {
-    return sum(stage, begin, count, [](const LayerOption& o) { return o.load; });
-  }
-
- private:
-  template <class Value>
-  double sum(int stage, int begin, int count, Value value) const {
-    double total = 0;
-    for (const LayerMenu* menu : stage_layers(problem_, stage, begin, count))
-      if (!menu->options.empty()) total += value(fastest(*menu));
-    return total;
-  }
-  static const LayerOption& fastest(const LayerMenu& menu) {
-    return *std::ranges::min_element(menu.options, {}, &LayerOption::load);
-  }
-
-  const PipelineProblem& problem_;
-};
-
-// Cuts whose largest stage is least, by bisection over that size and filling from the left.
-template <class Weight>
-Cuts balanced_cuts(const PipelineProblem& problem, Weight weight) {
-  const auto stages = static_cast<int>(problem.stages.size());
-  const auto blocks = static_cast<int>(problem.blocks.size());
-  const auto fill = [&](double most) {
-    Cuts cuts;
-    int begin = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      const int room = blocks - begin - (stages - stage - 1);
-      int count = stage + 1 == stages ? room : 1;
-      while (stage + 1 < stages && count < room && weight(stage, begin, count + 1) <= most) ++count;
-      cuts.push_back(count);
-      begin += count;
-    }
-    return cuts;
-  };
-  const auto largest = [&](const Cuts& cuts) {
-    double most = 0;
-    int begin = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      const int count = cuts[static_cast<std::size_t>(stage)];
-      most = std::max(most, weight(stage, begin, count));
-      begin += count;
-    }
-    return most;
-  };
-  Cuts best = even_cuts(problem);
-  double low = 0;
-  double high = largest(best);
-  for (int i = 0; i < 40; ++i) {
-    const double middle = 0.5 * (low + high);
-    const Cuts cuts = fill(middle);
-    const double reached = largest(cuts);
-    if (reached <= middle) {
-      best = cuts;
-      high = reached;
-    } else {
-      low = middle;
-    }
-  }
-  return best;
-}
-
-double slowest(const PipelineSolution& solution) {
-  return std::ranges::max_element(solution.stages, {}, &SegmentPoint::load)->load;
-}
-
-std::size_t slowest_stage(const PipelineSolution& solution) {
-  return static_cast<std::size_t>(
-      std::ranges::max_element(solution.stages, {}, &SegmentPoint::load) - solution.stages.begin());
-}
-
-std::int64_t largest(const PipelineSolution& solution) {
-  std::int64_t most = 0;
-  for (const SegmentPoint& stage : solution.stages)
-    most = std::max(most, stage.memory + stage.workspace);
-  return most;
-}
-
-// The best strategies for given cuts, as each stage by itself sees them: least time within its memory.
-class StageByStage {
- public:
-  explicit StageByStage(const PipelineProblem& problem)
-      : problem_(problem), simpler_(relaxations(problem).front()) {}
-
-  std::optional<PipelineSolution> solve(const Cuts& cuts) const {
-    constexpr std::size_t kPoints = 100;
-    constexpr std::size_t kWork = 100'000;
-    auto found = search_cuts(simpler_, cuts, {kInfinity, kPoints, kWork}).solution;
-    if (found) found->time = time_of(problem_, *found);
-    return found;
-  }
-
- private:
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const PipelineProblem& problem_;
-  PipelineProblem simpler_;
-};
-
-// The walk for one configuration.
-std::optional<PipelineSolution> walk(const PipelineProblem& problem, double limit) {
-  const Reference reference(problem);
-  const StageByStage stages(problem);
-  const Cuts even = even_cuts(problem);
-  if (even.empty()) return std::nullopt;
-  const Cuts by_memory =
-      balanced_cuts(problem, [&](int s, int b, int n) { return reference.memory(s, b, n); });
-  const Cuts by_time =
-      balanced_cuts(problem, [&](int s, int b, int n) { return reference.time(s, b, n); });
-
-  // Condition 3 measures against the largest stage of p_t; where p_t itself does not fit, the budget
-  // alone limits memory.
-  const auto timed = stages.solve(by_time);
-  const std::int64_t most_memory =
-      timed ? largest(*timed) : std::numeric_limits<std::int64_t>::max();
-
-  std::optional<PipelineSolution> best;
-  std::map<Cuts, std::optional<PipelineSolution>> seen;
-  std::deque<Cuts> queue;
-  const auto solved = [&](const Cuts& cuts) -> const std::optional<PipelineSolution>& {
-    const auto [at, is_new] = seen.try_emplace(cuts);
-    if (is_new) at->second = stages.solve(cuts);
-    return at->second;
-  };
-  // Even cuts and p_t start walks of their own, so that the result is never behind either.
-  for (const Cuts& start : {by_memory, even, by_time})
-    if (!seen.contains(start) && solved(start)) queue.push_back(start);
-  while (!queue.empty()) {
-    const Cuts cuts = queue.front();
-    queue.pop_front();
-    const PipelineSolution solution = *solved(cuts);
-    if (solution.time < limit && (!best || solution.time < best->time)) best = solution;
-    const std::size_t slow = slowest_stage(solution);
-    if (cuts[slow] <= problem.multiple) continue;
-    for (const int side : {-1, 1}) {
-      const auto neighbour = static_cast<std::int64_t>(slow) + side;
-      if (neighbour < 0 || neighbour >= static_cast<std::int64_t>(cuts.size())) continue;
-      Cuts moved = cuts;
-      moved[slow] -= problem.multiple;
-      moved[static_cast<std::size_t>(neighbour)] += problem.multiple;
-      if (seen.contains(moved)) continue;
-      const auto& next = solved(moved);  // none where memory does not suffice: condition 2
-      if (next && slowest(*next) <= slowest(solution) && largest(*next) <= most_memory)
-        queue.push_back(moved);
-    }
-  }
-  return best;
-}
-
-}  // namespace
 
 Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tree,
                            const SearchOptions& options) {
@@ -190,12 +23,15 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
     result.statistics.strategies += built.priced;
     const double limit = finalists.limit(c.shape);
     if (!bound_below(relaxations(built.problem).front(), limit)) continue;
-    const auto solution = c.shape.stages == 1 ? search_pipeline(built.problem, {limit, kPoints, kWork}).solution
-                                              : walk(built.problem, limit);
-    if (solution) {
-      ++result.statistics.solved;
-      finalists.add(finalist_of(context, built, *solution));
+    std::vector<PipelineSolution> found;
+    if (c.shape.stages > 1) {
+      found = balanced_solutions(built.problem, limit);
+    } else if (auto whole = search_pipeline(built.problem, {limit, kPoints, kWork}).solution) {
+      found.push_back(std::move(*whole));
     }
+    result.statistics.solved += found.empty() ? 0 : 1;
+    for (const PipelineSolution& solution : found)
+      finalists.add(finalist_of(context, built, solution));
     if (options.progress)
       options.progress({done, static_cast<int>(tree.configurations.size()), finalists.best()});
   }

@@ -6,6 +6,7 @@
 
 #include "planner/core/parallel.h"
 #include "planner/plan/legal.h"
+#include "planner/search/balance.h"
 
 namespace braid {
 
@@ -132,6 +133,7 @@ class Explorer {
     // Where embedding and head multiply the candidates, alternatives stay as they were found quickly.
     if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
     if (candidate.bound >= limit) return solved;
+    const double to_beat = limit;
     const BuiltProblem built = build(candidate);
     const auto proven = [&](double time) {
       return without_ties(time, candidate.configuration.shape.stages);
@@ -160,6 +162,10 @@ class Explorer {
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
+    // The bound is not the simulator's time: a balanced plan may be faster than the one that meets it.
+    if (candidate.configuration.shape.schedule == ScheduleKind::one_f_one_b &&
+        candidate.configuration.shape.stages > 1)
+      for (const PipelineSolution& balanced : balanced_solutions(built.problem, to_beat)) enter(balanced);
     if (work_ > kAllWork) return solved;
     const bool alone = built.problem.stages.size() == 1;
     const auto exact = search_pipeline(

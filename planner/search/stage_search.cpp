@@ -20,15 +20,6 @@ SegmentPoint with_transfers(SegmentPoint point, const StageMenus& menus) {
   return point;
 }
 
-SegmentProblem segment_of(const PipelineProblem& problem, int stage,
-                          const std::vector<const LayerMenu*>& layers) {
-  const StageMenus& menus = problem.stages[static_cast<std::size_t>(stage)];
-  return {.layers = layers,
-          .transitions = &menus.transitions,
-          .budget = menus.budget,
-          .load_limit = kInfinity};
-}
-
 struct Least {
   double ramp = kInfinity, load = kInfinity;
 
@@ -132,16 +123,8 @@ class Solver {
     int point = -1;     // which of its segment's points
   };
   using Frontier = std::vector<State>;
-  using Key = std::tuple<int, int, int>;
 
   double time(const State& state) const { return state.path.time(problem_.ramp_after); }
-
-  // Segments of one block type are alike wherever they begin.
-  Key key(int stage, int begin, int count) const {
-    const auto first = problem_.blocks.begin() + begin;
-    const bool alike = std::all_of(first, first + count, [&](int type) { return type == *first; });
-    return {stage, alike ? -1 - *first : begin, count};
-  }
 
 
   // What a stage's load may reach when all others ramp as cheaply as they can.
@@ -208,7 +191,7 @@ class Solver {
   }
 
   const std::vector<SegmentPoint>& points(int stage, int begin, int count) {
-    const Key k = key(stage, begin, count);
+    const SegmentKey k = segment_key(problem_, stage, begin, count);
     const auto found = segments_.find(k);
     if (found != segments_.end()) return found->second;
     return segments_.emplace(k, solve(stage, begin, count)).first->second;
@@ -307,11 +290,26 @@ class Solver {
   const std::vector<int>* cuts_;
   Depth depth_;
   bool complete_ = true;
-  std::map<Key, std::vector<SegmentPoint>> segments_;
+  std::map<SegmentKey, std::vector<SegmentPoint>> segments_;
   std::vector<std::map<int, Frontier>> states_;  // by stages done, then by blocks done
 };
 
 }  // namespace
+
+SegmentProblem segment_of(const PipelineProblem& problem, int stage,
+                          const std::vector<const LayerMenu*>& layers) {
+  const StageMenus& menus = problem.stages[static_cast<std::size_t>(stage)];
+  return {.layers = layers,
+          .transitions = &menus.transitions,
+          .budget = menus.budget,
+          .load_limit = kInfinity};
+}
+
+SegmentKey segment_key(const PipelineProblem& problem, int stage, int begin, int count) {
+  const auto first = problem.blocks.begin() + begin;
+  const bool alike = std::all_of(first, first + count, [&](int type) { return type == *first; });
+  return {stage, alike ? -1 - *first : begin, count};
+}
 
 PathState extend(const PathState& before, double ramp, double load, bool ramp_after) {
   if (ramp_after) return {before.sum + ramp, std::max(before.worst, load - ramp)};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "planner/search/layer_search.h"
@@ -76,6 +77,12 @@ double time_of(const PipelineProblem& problem, const PipelineSolution& solution)
 // A lower bound that needs no search: the bottleneck is the mean, and memory counts for one stage only.
 double pipeline_bound(const PipelineProblem& problem);
 
+// Segments with equal keys cost the same: those of one block type are alike wherever they begin.
+using SegmentKey = std::tuple<int, int, int>;
+SegmentKey segment_key(const PipelineProblem& problem, int stage, int begin, int count);
+// What a stage's layers have to fit into; `layers` must outlive it.
+SegmentProblem segment_of(const PipelineProblem& problem, int stage,
+                          const std::vector<const LayerMenu*>& layers);
 // The layers of a stage that holds `count` blocks from `begin` on.
 std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int stage, int begin,
                                            int count);
