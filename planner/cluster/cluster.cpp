@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
-#include "planner/core/text.h"
 #include "planner/core/json.h"
+#include "planner/core/text.h"
 
 namespace braid {
 
@@ -75,7 +75,8 @@ auto quantity(const JsonValue& value, Parse parse) {
 
 template <class Quantity>
 Quantity positive(Quantity q, const JsonValue& value) {
-  if (!(q > Quantity())) value.fail("this must be more than zero", "write the device's real figure");
+  if (!(q > Quantity()))
+    value.fail("this must be more than zero", "write the device's real figure");
   return q;
 }
 
@@ -94,12 +95,12 @@ DeviceType read_device(const std::string& name, JsonObject object) {
   JsonObject peak = object.object("peak");
   const JsonValue bf16 = peak.at("bf16");
   const JsonValue fp32 = peak.at("fp32");
-  DeviceType device{.name = name,
-                    .peak_bf16 = positive(quantity(bf16, parse_flops), bf16),
-                    .peak_fp32 = positive(quantity(fp32, parse_flops), fp32),
-                    .memory = positive(quantity(memory, parse_bytes), memory),
-                    .memory_bandwidth =
-                        positive(quantity(memory_bandwidth, parse_bandwidth), memory_bandwidth)};
+  DeviceType device{
+      .name = name,
+      .peak_bf16 = positive(quantity(bf16, parse_flops), bf16),
+      .peak_fp32 = positive(quantity(fp32, parse_flops), fp32),
+      .memory = positive(quantity(memory, parse_bytes), memory),
+      .memory_bandwidth = positive(quantity(memory_bandwidth, parse_bandwidth), memory_bandwidth)};
   peak.finish();
   object.finish();
   return device;

@@ -30,23 +30,23 @@ struct Link {
 
 // A run of equal nodes.
 struct NodeGroup {
-  int count = 0;           // nodes
-  int device_type = 0;     // index into Cluster::device_types
-  int devices = 0;         // per node
-  Link inside;             // between two devices of a node
+  int count = 0;        // nodes
+  int device_type = 0;  // index into Cluster::device_types
+  int devices = 0;      // per node
+  Link inside;          // between two devices of a node
 };
 
 struct Cluster {
   std::string name;
   std::vector<DeviceType> device_types;
   std::vector<NodeGroup> groups;
-  Link between;            // per device, between nodes; unused with one node
+  Link between;  // per device, between nodes; unused with one node
 
   int num_nodes() const;
   int num_devices() const;
   // Devices of the smallest node: the widest group that surely stays inside one.
   int node_width() const;
-  bool uniform() const;    // one kind of node
+  bool uniform() const;  // one kind of node
 };
 
 // The first `devices` devices (whole nodes, or part of the first node).

@@ -1,6 +1,6 @@
 #pragma once
-// Three failures, three channels: an infeasible choice is a value, a user's mistake is an Error that
-// says what, where and how to fix it, and our own bug is an internal_check that aborts.
+// Three failures, three channels: an infeasible choice is a value, a user's mistake is an Error
+// that says what, where and how to fix it, and our own bug is an internal_check that aborts.
 
 #include <source_location>
 #include <stdexcept>

@@ -9,8 +9,8 @@
 
 namespace braid {
 
-// Calls work(i) for every i below `count`, on up to `threads` threads. The order is free, so work must
-// write its result under its own index; the first exception is thrown again here.
+// Calls work(i) for every i below `count`, on up to `threads` threads. The order is free, so work
+// must write its result under its own index; the first exception is thrown again here.
 template <class Work>
 void parallel_for(std::size_t count, int threads, Work work) {
   const std::size_t workers = std::min(count, static_cast<std::size_t>(std::max(1, threads)));

@@ -22,17 +22,17 @@ struct Unit {
 };
 
 constexpr std::array kByteUnits = {
-    Unit{"B", 1.0},           Unit{"KB", 1e3},          Unit{"MB", 1e6},
-    Unit{"GB", 1e9},          Unit{"TB", 1e12},         Unit{"KiB", 1024.0},
-    Unit{"MiB", 1048576.0},   Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0},
+    Unit{"B", 1.0},         Unit{"KB", 1e3},           Unit{"MB", 1e6},
+    Unit{"GB", 1e9},        Unit{"TB", 1e12},          Unit{"KiB", 1024.0},
+    Unit{"MiB", 1048576.0}, Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0},
 };
 constexpr std::array kBandwidthUnits = {
-    Unit{"B/s", 1.0},     Unit{"MB/s", 1e6},         Unit{"GB/s", 1e9},
-    Unit{"TB/s", 1e12},   Unit{"GiB/s", 1073741824.0}, Unit{"Mb/s", 1e6 / 8},
+    Unit{"B/s", 1.0},      Unit{"MB/s", 1e6},           Unit{"GB/s", 1e9},
+    Unit{"TB/s", 1e12},    Unit{"GiB/s", 1073741824.0}, Unit{"Mb/s", 1e6 / 8},
     Unit{"Gb/s", 1e9 / 8}, Unit{"Tb/s", 1e12 / 8},
 };
-constexpr std::array kTimeUnits = {
-    Unit{"s", 1.0}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"ns", 1e-9}};
+constexpr std::array kTimeUnits = {Unit{"s", 1.0}, Unit{"ms", 1e-3}, Unit{"us", 1e-6},
+                                   Unit{"ns", 1e-9}};
 constexpr std::array kFlopsUnits = {Unit{"GFLOPS", 1e9}, Unit{"TFLOPS", 1e12},
                                     Unit{"PFLOPS", 1e15}};
 
@@ -82,7 +82,8 @@ std::string join_any(std::span<const T> parts, std::string_view separator) {
 
 std::string format_bytes(Bytes size) {
   const auto bytes = static_cast<double>(size.value());
-  if (std::abs(bytes) >= 1024.0 * 1073741824.0) return fmt::format("{:.1f} TiB", bytes / 1099511627776.0);
+  if (std::abs(bytes) >= 1024.0 * 1073741824.0)
+    return fmt::format("{:.1f} TiB", bytes / 1099511627776.0);
   if (std::abs(bytes) >= 1073741824.0) return fmt::format("{:.1f} GiB", bytes / 1073741824.0);
   if (std::abs(bytes) >= 1048576.0) return fmt::format("{:.1f} MiB", bytes / 1048576.0);
   if (std::abs(bytes) >= 1024.0) return fmt::format("{:.1f} KiB", bytes / 1024.0);

@@ -11,9 +11,9 @@
 
 namespace braid {
 
-std::string format_bytes(Bytes size);        // 38.4 GiB
-std::string format_seconds(Seconds time);    // 1.234 s, 12.3 ms, 4.5 us
-std::string format_count(double count);      // 6.74 B, 405.9 B, 124 M
+std::string format_bytes(Bytes size);         // 38.4 GiB
+std::string format_seconds(Seconds time);     // 1.234 s, 12.3 ms, 4.5 us
+std::string format_count(double count);       // 6.74 B, 405.9 B, 124 M
 std::string format_percent(double fraction);  // 12.3%
 
 // "16GiB", "24GB", "80 GiB", "512MiB", or a plain number of bytes. `where` names the flag or path.

@@ -1,5 +1,5 @@
-// The price of one layer: compute, the communication its strategy brings, what overlap leaves exposed,
-// and memory.
+// The price of one layer: compute, the communication its strategy brings, what overlap leaves
+// exposed, and memory.
 
 #include <algorithm>
 #include <array>
@@ -15,10 +15,10 @@ struct BraidModel::Work {
   const StageSite& site;
   DeviceSpan where;
   const DeviceType& device;
-  double samples;     // of a micro-batch, on one device
+  double samples;  // of a micro-batch, on one device
   Compute compute;
-  double dense;       // parameters on one device that all replicas share
-  double experts;     // parameters on one device that belong to experts
+  double dense;    // parameters on one device that all replicas share
+  double experts;  // parameters on one device that belong to experts
 };
 
 namespace {
@@ -39,8 +39,10 @@ double BraidModel::parameters(const Facts& f, const Strategy& s, const StageSite
       (kind == LayerKind::embedding || kind == LayerKind::head)) {
     constexpr double kStateBytes = 16;
     const bool pipelined = site.shape.stages > 1 && profile_->first_stage && profile_->last_stage;
-    if (!pipelined) return by_split(profile_->only_stage->states, s.tensor_split()) / kStateBytes / 2;
-    const auto& placed = kind == LayerKind::embedding ? profile_->first_stage : profile_->last_stage;
+    if (!pipelined)
+      return by_split(profile_->only_stage->states, s.tensor_split()) / kStateBytes / 2;
+    const auto& placed =
+        kind == LayerKind::embedding ? profile_->first_stage : profile_->last_stage;
     return by_split(placed->states, s.tensor_split()) / kStateBytes;
   }
   if (f.measured != nullptr && f.measured->parameter_bytes)
@@ -79,7 +81,8 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   } else if (s.tp > 1 && shape.attention != AttentionKind::none) {
     // Ulysses: q, k, v to heads and the output back to tokens, each a rank's share.
     const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
-    const double width = static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+    const double width =
+        static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim);
     const double share = tokens / s.tp * width * element / 4;
     const double pass = 4 * network_.all_to_all(share, group, w.where);
     time.forward_tensor = pass;
@@ -95,8 +98,8 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   if (s.cp > 1 && shape.attention != AttentionKind::none) {
     // The ring passes keys and values around once; backward passes them and their gradients.
     const GroupShape group = group_along(w.site.mesh, s, Axis::context);
-    const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) * element /
-                         (s.tp_kind == TensorKind::megatron ? s.tp : 1);
+    const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) *
+                         element / (s.tp_kind == TensorKind::megatron ? s.tp : 1);
     const double step = network_.point_to_point(block, group.stride, w.where);
     const double ring = (s.cp - 1) * step;
     time.forward_context = exposed(w.compute.attention, ring);
@@ -127,7 +130,8 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
            network_.all_gather(w.experts * bytes, expert_replicas, w.where);
   };
   const double forward = w.compute.forward;
-  const double backward = w.compute.backward_input + w.compute.backward_weight + w.compute.recompute;
+  const double backward =
+      w.compute.backward_input + w.compute.backward_weight + w.compute.recompute;
   const double gather = collective(weight_bytes);
   const double scatter = collective(gradient_bytes);
 
@@ -150,12 +154,12 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   }
   time.reduce = std::max(0.0, exposed(backward, last) - time.backward_gather);
   // Updated weights return while the next iteration's first forward runs.
-  if (s.zero == Zero::optimizer || s.zero == Zero::gradients) time.regather = exposed(forward, gather);
+  if (s.zero == Zero::optimizer || s.zero == Zero::gradients)
+    time.regather = exposed(forward, gather);
   if (w.facts.shape.tied && w.site.shape.stages > 1)
     // First and last stage add up their gradients of the shared table.
     time.reduce += network_.point_to_point(
-        w.dense * gradient_bytes,
-        stage_distance(w.site.mesh) * (w.site.shape.stages - 1), w.where);
+        w.dense * gradient_bytes, stage_distance(w.site.mesh) * (w.site.shape.stages - 1), w.where);
 
   const double shards = s.zero == Zero::none ? 1 : replicas.size;
   const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;
@@ -169,12 +173,13 @@ LayerMemory BraidModel::memory(const Work& w) const {
   const Facts& f = w.facts;
   const double weight = static_cast<double>(bytes_of(settings_.precision));
   const double gradient = static_cast<double>(bytes_of(settings_.gradient_precision));
-  const double optimizer = kMomentBytes + (settings_.precision == Precision::fp32 ? 0 : kMasterBytes);
+  const double optimizer =
+      kMomentBytes + (settings_.precision == Precision::fp32 ? 0 : kMasterBytes);
   const double replicas = s.replicas();
   const double expert_replicas = std::max(1.0, replicas / s.ep);
   const auto states = [&](double bytes, bool sharded) {
-    const double total = sharded ? w.dense / replicas + w.experts / expert_replicas
-                                 : w.dense + w.experts;
+    const double total =
+        sharded ? w.dense / replicas + w.experts / expert_replicas : w.dense + w.experts;
     return Bytes(static_cast<std::int64_t>(std::ceil(bytes * total)));
   };
   const double split = static_cast<double>(s.tp) * s.cp;
@@ -204,8 +209,9 @@ LayerMemory BraidModel::memory(const Work& w) const {
     transient = pipelined && !head ? 0 : head ? activations : 0;
   }
 
-  // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way. Gradients
-  // that are scattered at once exist whole for one layer. Measured peaks have all of it already.
+  // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way.
+  // Gradients that are scattered at once exist whole for one layer. Measured peaks have all of it
+  // already.
   double workspace = transient * w.samples;
   if (profile_ == nullptr || !profile_->only_stage) {
     const double mine = w.dense + w.experts;
@@ -214,12 +220,12 @@ LayerMemory BraidModel::memory(const Work& w) const {
     if (s.tensor_split() > 1)
       workspace += w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
   }
-  return {.weights = states(weight, s.zero == Zero::parameters),
-          .gradients = states(gradient, s.zero == Zero::gradients || s.zero == Zero::parameters),
-          .optimizer = states(optimizer, s.zero != Zero::none),
-          .activations =
-              Bytes(static_cast<std::int64_t>(std::ceil(saved * w.samples * (1 + slack_)))),
-          .workspace = Bytes(static_cast<std::int64_t>(std::ceil(workspace * (1 + slack_))))};
+  return {
+      .weights = states(weight, s.zero == Zero::parameters),
+      .gradients = states(gradient, s.zero == Zero::gradients || s.zero == Zero::parameters),
+      .optimizer = states(optimizer, s.zero != Zero::none),
+      .activations = Bytes(static_cast<std::int64_t>(std::ceil(saved * w.samples * (1 + slack_)))),
+      .workspace = Bytes(static_cast<std::int64_t>(std::ceil(workspace * (1 + slack_))))};
 }
 
 LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) const {

@@ -56,8 +56,8 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
 
 // What compute does not hide of communication that runs beside it. Both slow each other down.
 double BraidModel::exposed(double compute, double communication) const {
-  const double both = std::max(compute, communication) +
-                      (overlap_ - 1) * std::min(compute, communication);
+  const double both =
+      std::max(compute, communication) + (overlap_ - 1) * std::min(compute, communication);
   return both - compute;
 }
 
@@ -113,12 +113,11 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
   c.attention = attention;
   if (f.forward) {
     // Measured. What backward splits into was not: half for each operand, as its FLOPs are.
-    const double whole = f.forward->per_sample ? f.forward->line(samples) / split
-                                               : f.forward->line(samples / split);
+    const double whole =
+        f.forward->per_sample ? f.forward->line(samples) / split : f.forward->line(samples / split);
     c.forward = c.backward_input = c.backward_weight = f.forward_share * std::max(0.0, whole);
-    const double share = f.flops.total().value() > 0
-                             ? f.selective.total().value() / f.flops.total().value()
-                             : 0.0;
+    const double share =
+        f.flops.total().value() > 0 ? f.selective.total().value() / f.flops.total().value() : 0.0;
     c.recompute = s.recompute == Recompute::full        ? c.forward
                   : s.recompute == Recompute::selective ? share * c.forward
                                                         : 0.0;
@@ -148,7 +147,8 @@ double BraidModel::redistribute(int type, const ActivationLayout& from, const Ac
   const int spread = site.mesh.order == MeshOrder::dp_cp_tp_pp ? site.mesh.stages : 1;
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
-  return network_.all_to_all(bytes, {width, stride * spread}, devices_of_stage(site.stage, site.mesh));
+  return network_.all_to_all(bytes, {width, stride * spread},
+                             devices_of_stage(site.stage, site.mesh));
 }
 
 Seconds BraidModel::transfer(int type, const StageSite& site) const {
@@ -167,7 +167,8 @@ Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) con
 Bytes BraidModel::stage_overhead(const StageSite& site) const {
   if (context_) return *context_;
   const int axes = site.mesh.stage_devices() > 1 ? 3 : 0;  // tensor, context, data
-  const int communicators = (site.mesh.devices > 1 ? 1 : 0) + axes + (site.shape.stages > 1 ? 1 : 0);
+  const int communicators =
+      (site.mesh.devices > 1 ? 1 : 0) + axes + (site.shape.stages > 1 ? 1 : 0);
   return settings_.assumptions.context + communicators * settings_.assumptions.communicator;
 }
 

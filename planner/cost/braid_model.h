@@ -36,10 +36,10 @@ class BraidModel final : public CostModel {
   // Everything about a layer type that no strategy changes.
   struct Facts {
     LayerShape shape;
-    LayerFlops flops;         // one sample, forward
-    LayerFlops selective;     // what selective recomputation repeats
-    double traffic = 0;       // bytes, one sample, forward
-    double saved[3] = {};     // bytes, one sample, by Recompute
+    LayerFlops flops;      // one sample, forward
+    LayerFlops selective;  // what selective recomputation repeats
+    double traffic = 0;    // bytes, one sample, forward
+    double saved[3] = {};  // bytes, one sample, by Recompute
     double transient[3] = {};
     double boundary = 0;
     std::optional<ForwardFit> forward;  // measured

@@ -35,7 +35,8 @@ class CostModel {
   virtual Bytes resident(const LayerMemory& memory, const StageSite& site) const = 0;
   // Bytes of the stage that no layer owns: context, communicators.
   virtual Bytes stage_overhead(const StageSite& site) const = 0;
-  // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to another.
+  // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to
+  // another.
   virtual double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                               const StageSite& site) const = 0;
   // What Galvatron's recurrence charges for the same; its final price need not agree.
@@ -43,12 +44,13 @@ class CostModel {
                                    const ActivationLayout& to, const StageSite& site) const {
     return 2 * redistribute(type, from, to, site);
   }
-  // Bytes that a stage keeps aside when its layers may use tensor parallelism up to `widest`, beyond
-  // what the layers themselves count.
+  // Bytes that a stage keeps aside when its layers may use tensor parallelism up to `widest`,
+  // beyond what the layers themselves count.
   virtual Bytes sequence_buffer(int, const StageSite&) const { return Bytes(); }
   // Seconds to hand one micro-batch's activation from stage `site.stage` to the next.
   virtual Seconds transfer(int type, const StageSite& site) const = 0;
-  // Bytes that may be used on the devices of a stage when the user allows `limit` (zero: all there is).
+  // Bytes that may be used on the devices of a stage when the user allows `limit` (zero: all there
+  // is).
   virtual Bytes budget(Bytes limit, const StageSite& site) const = 0;
 
   // The search's weights of a stage's times.

@@ -52,9 +52,10 @@ GalvatronCost::GalvatronCost(const Profile& profile, const Model& model, int dev
       half_(profile.precision == Precision::fp32 ? 1.0 : 0.5) {
   const auto need = [&](bool present, const std::string& what) {
     if (!present)
-      throw Error({.what = fmt::format("Galvatron's formulas need {}", what),
-                   .where = fmt::format("profile '{}'", profile.name),
-                   .fix = "make the profile with 'braid import galvatron', or use --cost measured"});
+      throw Error(
+          {.what = fmt::format("Galvatron's formulas need {}", what),
+           .where = fmt::format("profile '{}'", profile.name),
+           .fix = "make the profile with 'braid import galvatron', or use --cost measured"});
   };
   need(profile.only_stage && profile.first_stage && profile.last_stage,
        "the measured memory of embedding and head");
@@ -67,8 +68,8 @@ GalvatronCost::GalvatronCost(const Profile& profile, const Model& model, int dev
          fmt::format("compute and memory of layer type '{}'", type.name));
     BlockType block;
     const auto forward = fit_forward(*measured, type.shape.tokens, 2);
-    need(forward.has_value(), fmt::format("compute of layer type '{}' at {} tokens", type.name,
-                                          type.shape.tokens));
+    need(forward.has_value(),
+         fmt::format("compute of layer type '{}' at {} tokens", type.name, type.shape.tokens));
     block.forward = *forward;
     block.parameter_mb = *measured->parameter_bytes / kMegabyte;
     block.saved_mb = measured->saved;
@@ -130,8 +131,8 @@ double GalvatronCost::sweep(Collective op, int ranks, double megabytes) const {
 
 double GalvatronCost::boundary_mb(const BlockType& type, const GalvatronTask& task,
                                   const Strategy& strategy) const {
-  return static_cast<double>(local_samples(task, strategy)) * type.tokens * type.hidden * 4 * half_ /
-         kMegabyte;
+  return static_cast<double>(local_samples(task, strategy)) * type.tokens * type.hidden * 4 *
+         half_ / kMegabyte;
 }
 
 double GalvatronCost::gradient_rate(const Strategy& strategy) const {
@@ -187,7 +188,8 @@ double GalvatronCost::layer_memory(int type, const Strategy& s, const GalvatronT
   const auto samples = static_cast<double>(local_samples(task, s));
   const double in_flight = task.stages == 1 ? 1 : task.stages - stage;
   const double states = 4 * block.parameter_mb / s.tensor_split() * state_ratio(s, task);
-  const double saved = checkpoint(s) ? block.saved_full_mb / degree(s) : at_split(block.saved_mb, degree(s));
+  const double saved =
+      checkpoint(s) ? block.saved_full_mb / degree(s) : at_split(block.saved_mb, degree(s));
   return std::ceil(states + saved * samples * in_flight);
 }
 
@@ -196,7 +198,8 @@ const MeasuredOutside& GalvatronCost::placement(const GalvatronTask& task, int s
   return stage == 0 ? *profile_.first_stage : *profile_.last_stage;
 }
 
-GalvatronPrice GalvatronCost::outside(const Strategy& s, const GalvatronTask& task, int stage) const {
+GalvatronPrice GalvatronCost::outside(const Strategy& s, const GalvatronTask& task,
+                                      int stage) const {
   if (stage > 0 && stage + 1 < task.stages) return {};
   const auto samples = static_cast<double>(local_samples(task, s));
   const double share = task.stages > 1 ? 0.5 : 1.0;
@@ -207,9 +210,10 @@ GalvatronPrice GalvatronCost::outside(const Strategy& s, const GalvatronTask& ta
     volume = at_split(placement(task, stage).states, s.tensor_split()) / 4 * half_ *
              gradient_rate(s) * (replicas - 1) / replicas;
   const double forward = hide(compute, volume * (sharded(s) ? 0.5 : 0.0), overlap_);
-  const double gather = s.tensor_split() > 1
-                            ? sweep(Collective::all_reduce, s.tp, boundary_mb(blocks_.front(), task, s)) / 2
-                            : 0.0;
+  const double gather =
+      s.tensor_split() > 1
+          ? sweep(Collective::all_reduce, s.tp, boundary_mb(blocks_.front(), task, s)) / 2
+          : 0.0;
   const double gathers = task.stages > 1 ? gather : 2 * gather;
   const auto total = [&](double backward_share) {
     return forward + hide(2 * compute, volume * backward_share, overlap_) + gathers;
@@ -219,7 +223,8 @@ GalvatronPrice GalvatronCost::outside(const Strategy& s, const GalvatronTask& ta
           .forward = forward + gathers / 2};
 }
 
-double GalvatronCost::outside_memory(const Strategy& s, const GalvatronTask& task, int stage) const {
+double GalvatronCost::outside_memory(const Strategy& s, const GalvatronTask& task,
+                                     int stage) const {
   if (stage > 0 && stage + 1 < task.stages) return kContextMegabytes;
   const MeasuredOutside& measured = placement(task, stage);
   const auto samples = static_cast<double>(local_samples(task, s));
@@ -230,10 +235,9 @@ double GalvatronCost::outside_memory(const Strategy& s, const GalvatronTask& tas
 
 double GalvatronCost::sequence_buffer(const GalvatronTask& task, int widest) const {
   double largest = 0;
-  for (const BlockType& block : blocks_)
-    largest = std::max(largest, block.tokens * block.hidden);
-  const double samples = static_cast<double>(task.batch / task.micro_batches) * widest /
-                         (devices_ / task.stages);
+  for (const BlockType& block : blocks_) largest = std::max(largest, block.tokens * block.hidden);
+  const double samples =
+      static_cast<double>(task.batch / task.micro_batches) * widest / (devices_ / task.stages);
   return samples * largest * 4 / kMegabyte * half_;
 }
 
@@ -243,8 +247,8 @@ double GalvatronCost::change(int from, int to, const GalvatronTask& task) const 
   // plans depend on it.
   constexpr double kUnit = 1e-4;
   const int k = std::max(from, to);
-  const double samples = static_cast<double>(task.batch / task.micro_batches) * k /
-                         (devices_ / task.stages);
+  const double samples =
+      static_cast<double>(task.batch / task.micro_batches) * k / (devices_ / task.stages);
   const BlockType& block = blocks_.front();
   return (k - 1.0) / k * samples * block.tokens * block.hidden * 2 / bandwidth(k, true) * kUnit;
 }

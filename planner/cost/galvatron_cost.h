@@ -1,7 +1,7 @@
 #pragma once
 // Galvatron's cost model (Hetu-Galvatron v3) exactly as it is coded, quirks included, so that its
-// search can be repeated and compared. docs/design/0003 lists what Braid's own model does otherwise.
-// Units inside: milliseconds and MB of 2^20 bytes, as in the original.
+// search can be repeated and compared. docs/design/0003 lists what Braid's own model does
+// otherwise. Units inside: milliseconds and MB of 2^20 bytes, as in the original.
 
 #include <span>
 #include <vector>

@@ -32,8 +32,8 @@ GalvatronTask GalvatronModel::task(const StageSite& site) const {
 
 bool GalvatronModel::prices(const Strategy& s) const {
   // ZeRO-2 and ZeRO-3 are what it searches; one replica along the data axis is never sharded.
-  const bool states = s.dp == 1 ? s.zero == Zero::none
-                                : s.zero == Zero::gradients || s.zero == Zero::parameters;
+  const bool states =
+      s.dp == 1 ? s.zero == Zero::none : s.zero == Zero::gradients || s.zero == Zero::parameters;
   return s.cp == 1 && s.ep == 1 && s.tp <= 8 && s.recompute != Recompute::selective && states;
 }
 
@@ -86,9 +86,9 @@ Bytes GalvatronModel::budget(Bytes limit, const StageSite&) const {
   return from_megabytes(GalvatronCost::budget(limit == Bytes() ? all : limit));
 }
 
-// Its iteration is the largest of several paths. One stage: all micro-batches without reduction, or the
-// last one with it. Several: all stages once and the last stage's micro-batches, or all stages and the
-// first one's; stage 0 ends with its reduction.
+// Its iteration is the largest of several paths. One stage: all micro-batches without reduction, or
+// the last one with it. Several: all stages once and the last stage's micro-batches, or all stages
+// and the first one's; stage 0 ends with its reduction.
 StageWeights GalvatronModel::weights(const PipelineShape& shape, int stage) const {
   const double m = shape.micro_batches;
   if (shape.stages == 1) return {.ramp = {m, m, m, 0.0, 0.0}, .load = {m, m, m, 1.0, 0.0}};

@@ -11,19 +11,19 @@ struct LayerTime {
   double forward_compute = 0;
   double backward_input_compute = 0;
   double backward_weight_compute = 0;
-  double recompute = 0;          // forward work repeated in backward
-  double forward_tensor = 0;     // tensor- and sequence-parallel collectives
+  double recompute = 0;       // forward work repeated in backward
+  double forward_tensor = 0;  // tensor- and sequence-parallel collectives
   double backward_tensor = 0;
-  double forward_context = 0;    // ring attention's transfers, exposed
+  double forward_context = 0;  // ring attention's transfers, exposed
   double backward_context = 0;
-  double forward_expert = 0;     // all-to-all of a mixture of experts
+  double forward_expert = 0;  // all-to-all of a mixture of experts
   double backward_expert = 0;
-  double forward_gather = 0;     // ZeRO-3 parameters, exposed
-  double backward_gather = 0;    // parameters again, and gradients that are reduced at once, exposed
+  double forward_gather = 0;   // ZeRO-3 parameters, exposed
+  double backward_gather = 0;  // parameters again, and gradients that are reduced at once, exposed
   // Once an iteration.
-  double reduce = 0;             // gradients, exposed beyond the last backward
-  double regather = 0;           // updated parameters under ZeRO-1 and 2, exposed
-  double update = 0;             // optimizer
+  double reduce = 0;    // gradients, exposed beyond the last backward
+  double regather = 0;  // updated parameters under ZeRO-1 and 2, exposed
+  double update = 0;    // optimizer
 
   double forward() const {
     return forward_compute + forward_tensor + forward_context + forward_expert + forward_gather;

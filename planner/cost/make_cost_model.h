@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "planner/cost/cost_model.h"
 #include "planner/cost/cost_kind.h"
+#include "planner/cost/cost_model.h"
 #include "planner/profile/profile.h"
 
 namespace braid {

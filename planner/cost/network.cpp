@@ -57,16 +57,15 @@ GroupLink Network::link(GroupShape group, DeviceSpan where) const {
   }
   GroupLink result;
   result.crosses_nodes = crosses(group);
-  result.members_per_node =
-      result.crosses_nodes ? std::max(1, width_ / group.stride) : group.size;
+  result.members_per_node = result.crosses_nodes ? std::max(1, width_ / group.stride) : group.size;
   if (!result.crosses_nodes) {
     result.bandwidth = inside.bandwidth.value() * efficiency_;
     result.latency = inside.latency.value();
     return result;
   }
   // Every member drives its own share of the network, so a ring enters a node through all of them.
-  result.bandwidth = std::min(inside.bandwidth.value(), cluster_.between.bandwidth.value() *
-                                                            result.members_per_node) *
+  result.bandwidth = std::min(inside.bandwidth.value(),
+                              cluster_.between.bandwidth.value() * result.members_per_node) *
                      efficiency_;
   result.latency = cluster_.between.latency.value();
   return result;
@@ -74,8 +73,8 @@ GroupLink Network::link(GroupShape group, DeviceSpan where) const {
 
 const Network::Measured* Network::measured(Collective op, GroupShape group,
                                            bool crosses_nodes) const {
-  // A group counts as measured when one of its size was, on the same kind of link; of several the one
-  // with the nearest stride.
+  // A group counts as measured when one of its size was, on the same kind of link; of several the
+  // one with the nearest stride.
   const Measured* best = nullptr;
   for (const Measured& m : measured_) {
     if (m.op != op || m.group.size != group.size || m.crosses_nodes != crosses_nodes) continue;
@@ -124,8 +123,7 @@ double Network::point_to_point(double bytes, int distance, DeviceSpan where) con
   if (const Measured* m = measured(Collective::point_to_point, {2, distance}, across))
     return m->latency + m->seconds_per_byte * bytes;
   const GroupLink l = link({2, distance}, where);
-  const double bandwidth =
-      across ? cluster_.between.bandwidth.value() * efficiency_ : l.bandwidth;
+  const double bandwidth = across ? cluster_.between.bandwidth.value() * efficiency_ : l.bandwidth;
   return (across ? cluster_.between.latency.value() : l.latency) + bytes / bandwidth;
 }
 

@@ -12,8 +12,8 @@ namespace braid {
 
 // What each member of a group can send while all groups of its shape talk at once.
 struct GroupLink {
-  double bandwidth = 0;      // bytes/s of a ring through the group
-  double latency = 0;        // of one step
+  double bandwidth = 0;  // bytes/s of a ring through the group
+  double latency = 0;    // of one step
   int members_per_node = 1;
   bool crosses_nodes = false;
 };

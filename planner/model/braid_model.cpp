@@ -3,9 +3,9 @@
 
 #include <fmt/core.h>
 
+#include "planner/core/json.h"
 #include "planner/model/fields.h"
 #include "planner/model/model.h"
-#include "planner/core/json.h"
 
 namespace braid {
 

@@ -10,9 +10,9 @@
 #include <filesystem>
 
 #include "planner/core/error.h"
+#include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/model/fields.h"
-#include "planner/core/json.h"
 
 namespace braid {
 

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include "planner/core/error.h"
-#include "planner/model/fields.h"
 #include "planner/core/json.h"
+#include "planner/model/fields.h"
 
 namespace braid {
 

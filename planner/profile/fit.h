@@ -21,7 +21,8 @@ using Points = std::vector<std::pair<double, double>>;
 // Least squares; needs two different x.
 Line fit_line(std::span<const std::pair<double, double>> points);
 // Least-squares polynomial of `degree`, evaluated at `at`.
-double fit_polynomial(std::span<const std::pair<double, double>> points, std::size_t degree, double at);
+double fit_polynomial(std::span<const std::pair<double, double>> points, std::size_t degree,
+                      double at);
 
 // Seconds of a forward pass as a function of the samples on a device, at one sequence length.
 struct ForwardFit {
@@ -29,8 +30,8 @@ struct ForwardFit {
   Line line;
 };
 // Several batch sizes at one length give a line over the whole batch's time; several lengths at one
-// batch size a polynomial over the length of `degree`, linear in the samples. None where nothing was
-// measured that says anything about this length.
+// batch size a polynomial over the length of `degree`, linear in the samples. None where nothing
+// was measured that says anything about this length.
 std::optional<ForwardFit> fit_forward(const MeasuredLayer& layer, std::int64_t sequence,
                                       std::size_t degree);
 

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "planner/core/error.h"
-#include "planner/core/text.h"
 #include "planner/core/json.h"
+#include "planner/core/text.h"
 
 namespace braid {
 
@@ -36,7 +36,8 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
   return found.front();
 }
 
-// The integer between `before` and the next character that is no digit; none when `before` is absent.
+// The integer between `before` and the next character that is no digit; none when `before` is
+// absent.
 std::optional<int> number_after(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return std::nullopt;
@@ -58,7 +59,8 @@ void read_bandwidths(const GalvatronSource& source, Profile& profile) {
   JsonObject reduce_object{JsonValue(reduce_json, reduce.string())};
   for (const auto& [key, value] : reduce_object.entries()) {
     const auto ranks = number_after(key, "allreduce_size_");
-    if (!ranks) value.fail("this key is not one Galvatron writes", "expected allreduce_size_N_consec_0|1");
+    if (!ranks)
+      value.fail("this key is not one Galvatron writes", "expected allreduce_size_N_consec_0|1");
     const bool consecutive = key.ends_with("_consec_1");
     profile.bandwidths.push_back(
         {Collective::all_reduce, *ranks, consecutive ? 1 : std::max(1, world / *ranks),
@@ -89,8 +91,8 @@ void read_size_sweeps(const GalvatronSource& source, Profile& profile) {
         tail == std::string::npos ? std::nullopt : number_after(key.substr(tail), "_");
     if (!ranks || !megabytes)
       value.fail("this key is not one Galvatron writes", "expected allreduce_size_N_SMB_time");
-    profile.collectives.push_back({reduce ? Collective::all_reduce : Collective::all_to_all, *ranks, 1,
-                                   Bytes(std::int64_t{*megabytes} << 20),
+    profile.collectives.push_back({reduce ? Collective::all_reduce : Collective::all_to_all, *ranks,
+                                   1, Bytes(std::int64_t{*megabytes} << 20),
                                    Seconds(value.number(1e-9, 1e9) * 1e-3)});
   }
 }
@@ -106,7 +108,8 @@ std::string sequence_key(const std::vector<GalvatronLayers>& layers) {
 BySplit read_megabytes(JsonObject object) {
   BySplit values;
   for (const auto& [key, value] : object.entries())
-    if (const auto split = number_after("#" + key, "#")) values[*split] = value.number(0, 1e9) * kMegabyte;
+    if (const auto split = number_after("#" + key, "#"))
+      values[*split] = value.number(0, 1e9) * kMegabyte;
   return values;
 }
 
@@ -165,10 +168,11 @@ void read_memory(const GalvatronSource& source, Profile& profile) {
   profile.last_stage = outside("on_last");
 }
 
-// Galvatron's files say nothing of heads or vocabulary. A block becomes a pair of matrices of the measured
-// size (in multiples of 64, so that it splits), embedding and head a table of it.
+// Galvatron's files say nothing of heads or vocabulary. A block becomes a pair of matrices of the
+// measured size (in multiples of 64, so that it splits), embedding and head a table of it.
 Model imported_model(const GalvatronSource& source, const Profile& profile) {
-  constexpr double kStateBytes = 16;  // of one parameter: weight, gradient, master copy, two moments
+  constexpr double kStateBytes =
+      16;  // of one parameter: weight, gradient, master copy, two moments
   Model model;
   model.name = profile.name;
   model.family = "galvatron-profile";
@@ -179,12 +183,13 @@ Model imported_model(const GalvatronSource& source, const Profile& profile) {
     shape.kind = kind;
     shape.tokens = layers.sequence;
     shape.hidden = layers.hidden;
-    const auto width = std::max<std::int64_t>(
-        1, std::llround(parameters / static_cast<double>(layers.hidden)));
+    const auto width =
+        std::max<std::int64_t>(1, std::llround(parameters / static_cast<double>(layers.hidden)));
     (kind == LayerKind::block ? shape.ffn : shape.vocab) =
         kind == LayerKind::block ? std::max<std::int64_t>(64, width / 128 * 64) : width;
     model.types.push_back({std::move(type), shape});
-    for (int i = 0; i < count; ++i) model.layers.push_back(static_cast<int>(model.types.size()) - 1);
+    for (int i = 0; i < count; ++i)
+      model.layers.push_back(static_cast<int>(model.types.size()) - 1);
   };
   const auto outside = [&](const MeasuredOutside& placement) {
     return placement.states.empty() ? 0.0 : placement.states.begin()->second / kStateBytes;
@@ -197,9 +202,9 @@ Model imported_model(const GalvatronSource& source, const Profile& profile) {
   return model;
 }
 
-// The device itself was not profiled: only its links were. Peaks are an A100's, on which the profiles that
-// ship with Galvatron were made; they enter no figure where the profile has a measurement. Memory is left
-// open: the user's limit decides.
+// The device itself was not profiled: only its links were. Peaks are an A100's, on which the
+// profiles that ship with Galvatron were made; they enter no figure where the profile has a
+// measurement. Memory is left open: the user's limit decides.
 Cluster imported_cluster(const GalvatronSource& source, const Profile& profile) {
   Cluster cluster;
   cluster.name = fmt::format("{} x {} devices, imported", source.nodes, source.devices_per_node);
@@ -210,10 +215,12 @@ Cluster imported_cluster(const GalvatronSource& source, const Profile& profile) 
                            .memory_bandwidth = BytesPerSecond(2039e9)}};
   const auto bandwidth = [&](int ranks, int stride) {
     for (const BandwidthSample& s : profile.bandwidths)
-      if (s.op == Collective::all_reduce && s.ranks == ranks && s.stride == stride) return s.bandwidth;
-    throw Error({.what = fmt::format("no all-reduce bandwidth for {} ranks at distance {}", ranks, stride),
-                 .where = source.hardware.string(),
-                 .fix = "profile every group size from 2 to the node's width"});
+      if (s.op == Collective::all_reduce && s.ranks == ranks && s.stride == stride)
+        return s.bandwidth;
+    throw Error(
+        {.what = fmt::format("no all-reduce bandwidth for {} ranks at distance {}", ranks, stride),
+         .where = source.hardware.string(),
+         .fix = "profile every group size from 2 to the node's width"});
   };
   const int world = source.nodes * source.devices_per_node;
   const Link inside{bandwidth(std::max(2, source.devices_per_node), 1), Seconds(10e-6)};
@@ -271,7 +278,8 @@ Profile import_galvatron(const GalvatronSource& source) {
   read_size_sweeps(source, profile);
   const auto overlap = find_file(source.hardware, "overlap_coefficient");
   const Json json = read_json(overlap);
-  profile.overlap_slowdown = JsonObject{JsonValue(json, overlap.string())}.at("overlap_coe").number(1, 100);
+  profile.overlap_slowdown =
+      JsonObject{JsonValue(json, overlap.string())}.at("overlap_coe").number(1, 100);
   profile.context = Bytes(std::int64_t{1} << 30);  // what Galvatron sets aside on every device
   profile.allocator_slack = 0.0;                   // its figures are of reserved memory already
   profile.cluster = imported_cluster(source, profile);

@@ -28,7 +28,8 @@ CollectiveSample read_collective(const JsonValue& value) {
   sample.bytes = Bytes(object.integer("bytes", kPositive));
   const JsonValue seconds = object.at("seconds");
   sample.seconds = read_time(seconds);
-  if (sample.seconds == Seconds()) seconds.fail("a collective cannot take no time", "measure again");
+  if (sample.seconds == Seconds())
+    seconds.fail("a collective cannot take no time", "measure again");
   object.finish();
   return sample;
 }
@@ -84,7 +85,8 @@ MeasuredLayer read_layer(const JsonValue& value) {
   JsonObject object{value};
   MeasuredLayer layer;
   layer.type = object.string("type");
-  for (const JsonValue& sample : object.array("compute")) layer.compute.push_back(read_compute(sample));
+  for (const JsonValue& sample : object.array("compute"))
+    layer.compute.push_back(read_compute(sample));
   if (const auto v = object.find("parameter_bytes")) layer.parameter_bytes = v->number(0, 1e18);
   if (const auto v = object.find("saved")) layer.saved = read_by_split(*v);
   if (const auto v = object.find("saved_full")) layer.saved_full = v->number(0, 1e18);
@@ -96,7 +98,8 @@ std::optional<MeasuredOutside> read_outside(JsonObject& parent, const std::strin
   const auto value = parent.find(key);
   if (!value) return std::nullopt;
   JsonObject object{*value};
-  MeasuredOutside outside{read_by_split(object.at("states")), read_by_split(object.at("activations"))};
+  MeasuredOutside outside{read_by_split(object.at("states")),
+                          read_by_split(object.at("activations"))};
   object.finish();
   return outside;
 }
@@ -117,12 +120,15 @@ Profile profile_from_json(const Json& json, const std::string& source) {
   profile.name = object.string("name");
   profile.source = object.string("source");
   if (const auto v = object.find("model")) profile.model = model_from_json(v->raw(), v->path());
-  if (const auto v = object.find("cluster")) profile.cluster = cluster_from_json(v->raw(), v->path());
+  if (const auto v = object.find("cluster"))
+    profile.cluster = cluster_from_json(v->raw(), v->path());
   profile.precision = static_cast<Precision>(object.at("precision").choice(kPrecisions));
   profile.gradient_precision =
       static_cast<Precision>(object.at("gradient_precision").choice(kPrecisions));
-  for (const JsonValue& v : object.array("bandwidths")) profile.bandwidths.push_back(read_bandwidth(v));
-  for (const JsonValue& v : object.array("collectives")) profile.collectives.push_back(read_collective(v));
+  for (const JsonValue& v : object.array("bandwidths"))
+    profile.bandwidths.push_back(read_bandwidth(v));
+  for (const JsonValue& v : object.array("collectives"))
+    profile.collectives.push_back(read_collective(v));
   for (const JsonValue& v : object.array("layers")) {
     profile.layers.push_back(read_layer(v));
     if (profile.layer(profile.layers.back().type) != &profile.layers.back())

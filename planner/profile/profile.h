@@ -25,8 +25,8 @@ struct CollectiveSample {
   Seconds seconds;
 };
 
-// The bus bandwidth that large messages reach: 2(n-1)/n · bytes / seconds for an all-reduce of n ranks,
-// bytes / seconds for point to point.
+// The bus bandwidth that large messages reach: 2(n-1)/n · bytes / seconds for an all-reduce of n
+// ranks, bytes / seconds for point to point.
 struct BandwidthSample {
   Collective op = Collective::all_reduce;
   int ranks = 1;
@@ -36,9 +36,9 @@ struct BandwidthSample {
 
 // One measured pass of one layer over a micro-batch on one device.
 struct ComputeSample {
-  double samples = 1;         // of the micro-batch on this device
+  double samples = 1;  // of the micro-batch on this device
   std::int64_t sequence = 0;
-  int split = 1;              // ways in which tensor parallelism cut the layer
+  int split = 1;  // ways in which tensor parallelism cut the layer
   Seconds forward;
   std::optional<Seconds> backward_input;
   std::optional<Seconds> backward_weight;
@@ -48,11 +48,11 @@ struct ComputeSample {
 using BySplit = std::map<int, double>;
 
 struct MeasuredLayer {
-  std::string type;                      // a LayerType's name, or "outside": embedding and head together
+  std::string type;  // a LayerType's name, or "outside": embedding and head together
   std::vector<ComputeSample> compute;
   std::optional<double> parameter_bytes;  // fp32 bytes of one layer
-  BySplit saved;                         // activation bytes kept, one sample
-  std::optional<double> saved_full;      // the same under full recomputation, unsplit
+  BySplit saved;                          // activation bytes kept, one sample
+  std::optional<double> saved_full;       // the same under full recomputation, unsplit
 };
 
 // Embedding and head where they were measured together: bytes of their states (weights, gradients
@@ -64,8 +64,8 @@ struct MeasuredOutside {
 
 struct Profile {
   std::string name;
-  std::string source;                    // who measured, with what
-  std::optional<Model> model;            // carried along, so that planning needs no other file
+  std::string source;          // who measured, with what
+  std::optional<Model> model;  // carried along, so that planning needs no other file
   std::optional<Cluster> cluster;
   Precision precision = Precision::bf16;
   Precision gradient_precision = Precision::fp32;

@@ -21,7 +21,8 @@ class Reference {
   explicit Reference(const PipelineProblem& problem) : problem_(problem) {}
 
   double memory(int stage, int begin, int count) const {
-    return sum(stage, begin, count, [](const LayerOption& o) { return static_cast<double>(o.memory); });
+    return sum(stage, begin, count,
+               [](const LayerOption& o) { return static_cast<double>(o.memory); });
   }
   double time(int stage, int begin, int count) const {
     return sum(stage, begin, count, [](const LayerOption& o) { return o.load; });
@@ -102,7 +103,8 @@ std::int64_t largest(const PipelineSolution& solution) {
   return most;
 }
 
-// The best strategies for given cuts, as each stage by itself sees them: least time within its memory.
+// The best strategies for given cuts, as each stage by itself sees them: least time within its
+// memory.
 class StageByStage {
  public:
   explicit StageByStage(const PipelineProblem& problem)
@@ -155,8 +157,8 @@ std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem,
   const Cuts by_time =
       balanced_cuts(problem, [&](int s, int b, int n) { return reference.time(s, b, n); });
 
-  // Condition 3 measures against the largest stage of p_t; where p_t itself does not fit, the budget
-  // alone limits memory.
+  // Condition 3 measures against the largest stage of p_t; where p_t itself does not fit, the
+  // budget alone limits memory.
   const auto timed = stages.solve(by_time);
   const std::int64_t most_memory =
       timed ? largest(*timed) : std::numeric_limits<std::int64_t>::max();
@@ -193,7 +195,8 @@ std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem,
   }
   std::vector<PipelineSolution> found;
   if (best) found.push_back(*best);
-  if (const auto& plain = solved(even); plain && best && best->blocks != even) found.push_back(*plain);
+  if (const auto& plain = solved(even); plain && best && best->blocks != even)
+    found.push_back(*plain);
   return found;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Galvatron-BMW's walk over partitions, from the one that balances memory towards the one that balances
-// time.
+// Galvatron-BMW's walk over partitions, from the one that balances memory towards the one that
+// balances time.
 
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// The best plan of the walk below `limit`, and the one with even cuts where that is another: which of the
-// two is faster, the simulator decides. Empty where nothing fits.
+// The best plan of the walk below `limit`, and the one with even cuts where that is another: which
+// of the two is faster, the simulator decides. Empty where nothing fits.
 std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem, double limit);
 
 }  // namespace braid

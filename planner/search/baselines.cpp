@@ -18,9 +18,7 @@ int deepest(const DecisionTree& tree) {
 class Baseline {
  public:
   Baseline(Algorithm algorithm, const SearchContext& context, const DecisionTree& tree)
-      : algorithm_(algorithm),
-        deepest_(deepest(tree)),
-        node_(context.cluster.node_width()) {}
+      : algorithm_(algorithm), deepest_(deepest(tree)), node_(context.cluster.node_width()) {}
 
   bool offers(const Configuration& c) const {
     if (c.order != MeshOrder::pp_dp_cp_tp) return false;

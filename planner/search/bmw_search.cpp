@@ -17,7 +17,8 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
       break;
     }
     ++done;
-    if (c.shape.schedule != ScheduleKind::one_f_one_b || c.order != MeshOrder::pp_dp_cp_tp) continue;
+    if (c.shape.schedule != ScheduleKind::one_f_one_b || c.order != MeshOrder::pp_dp_cp_tp)
+      continue;
     ++result.statistics.configurations;
     const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
     result.statistics.strategies += built.priced;

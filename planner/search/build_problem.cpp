@@ -63,7 +63,8 @@ class ProblemBuilder {
 
   StageSite site(int stage) const {
     const Configuration& c = built_.configuration;
-    return {{context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
+    return {
+        {context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
   }
 
   bool offered(const Strategy& s, const LayerShape& shape) const {
@@ -87,7 +88,8 @@ class ProblemBuilder {
       const PricedStrategy candidate{static_cast<int>(i), context_.cost.layer(type, s, where)};
       ++built_.priced;
       const auto same_layout = [&](const PricedStrategy& other) {
-        return layout_of(built_.strategies[static_cast<std::size_t>(other.strategy)]) == layout_of(s);
+        return layout_of(built_.strategies[static_cast<std::size_t>(other.strategy)]) ==
+               layout_of(s);
       };
       if (std::ranges::any_of(kept, [&](const PricedStrategy& k) {
             return same_layout(k) && covers(k.cost, candidate.cost);
@@ -101,8 +103,8 @@ class ProblemBuilder {
     return prices_.emplace(key, std::move(kept)).first->second;
   }
 
-  // Layouts in which every layer type has, for each of its options, one in layout `better` that is as
-  // good: they can be left out (Rule::covered_layout).
+  // Layouts in which every layer type has, for each of its options, one in layout `better` that is
+  // as good: they can be left out (Rule::covered_layout).
   const std::set<int>& covered_layouts(const StageSite& where) {
     const int kind = context_.cost.stage_class(where);
     const auto found = covered_.find(kind);
@@ -115,7 +117,8 @@ class ProblemBuilder {
     for (const auto& [layout, index] : layouts_)
       for (const auto& [other, better] : layouts_)
         if (index != better && !covered.contains(better) &&
-            std::ranges::all_of(types, [&](int type) { return covers_layout(better, index, type, where); })) {
+            std::ranges::all_of(
+                types, [&](int type) { return covers_layout(better, index, type, where); })) {
           covered.insert(index);
           break;
         }
@@ -125,7 +128,8 @@ class ProblemBuilder {
   bool covers_layout(int better, int worse, int type, const StageSite& where) {
     const auto& options = prices(type, where);
     const auto lies = [&](const PricedStrategy& p, int layout) {
-      return layouts_.at(layout_of(built_.strategies[static_cast<std::size_t>(p.strategy)])) == layout;
+      return layouts_.at(layout_of(built_.strategies[static_cast<std::size_t>(p.strategy)])) ==
+             layout;
     };
     return std::ranges::all_of(options, [&](const PricedStrategy& w) {
       return !lies(w, worse) || std::ranges::any_of(options, [&](const PricedStrategy& b) {
@@ -146,13 +150,13 @@ class ProblemBuilder {
       const auto value = [&](const TimeWeights& w) {
         return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(), t.update);
       };
-      result.options.push_back({.ramp = value(weights.ramp),
-                                .load = value(weights.load) +
-                                        (where.stage > 0 ? kTieWeight * t.once_reduce() : 0.0),
-                                .memory = context_.cost.resident(p.cost.memory, where).value(),
-                                .workspace = p.cost.memory.workspace.value(),
-                                .layout = layout,
-                                .strategy = p.strategy});
+      result.options.push_back(
+          {.ramp = value(weights.ramp),
+           .load = value(weights.load) + (where.stage > 0 ? kTieWeight * t.once_reduce() : 0.0),
+           .memory = context_.cost.resident(p.cost.memory, where).value(),
+           .workspace = p.cost.memory.workspace.value(),
+           .layout = layout,
+           .strategy = p.strategy});
     }
     drop_dominated(result);
     return result;
@@ -167,9 +171,9 @@ class ProblemBuilder {
     if (where.first()) menus.before.push_back(menu(context_.model.layers.front(), where, weights));
     if (where.last()) menus.after.push_back(menu(context_.model.layers.back(), where, weights));
     menus.transitions = transitions(where, weights);
-    menus.budget = (context_.cost.budget(context_.memory_limit, where) -
-                    context_.cost.stage_overhead(where))
-                       .value();
+    menus.budget =
+        (context_.cost.budget(context_.memory_limit, where) - context_.cost.stage_overhead(where))
+            .value();
     menus.ramp = weights.ramp.transfer * transfer(where);
     menus.load = weights.load.transfer * transfer(where);
     built_.problem.stages.push_back(std::move(menus));
@@ -230,7 +234,7 @@ Plan plan_of(const SearchContext& context, const BuiltProblem& built,
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (int stage = 0; stage < stages; ++stage) {
       int size = solution.blocks[static_cast<std::size_t>(stage)] / chunks;
-      if (chunk == 0 && stage == 0) ++size;                      // the embedding
+      if (chunk == 0 && stage == 0) ++size;                    // the embedding
       if (chunk + 1 == chunks && stage + 1 == stages) ++size;  // the head
       plan.stages[static_cast<std::size_t>(stage)].chunks.push_back({begin, begin + size});
       begin += size;

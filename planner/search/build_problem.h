@@ -26,7 +26,9 @@ struct SearchContext {
 inline constexpr double kTieWeight = 1e-6;
 // What a solution's time proves about every plan of its configuration: no stage reduces for longer
 // than the iteration, so tie-breaking has added at most this factor.
-inline double without_ties(double time, int stages) { return time / (1 + 2 * kTieWeight * (stages - 1)); }
+inline double without_ties(double time, int stages) {
+  return time / (1 + 2 * kTieWeight * (stages - 1));
+}
 
 // Which strategies a problem offers. Unset: all of the branch.
 struct StrategyFilter {
@@ -39,7 +41,7 @@ struct BuiltProblem {
   std::vector<Strategy> strategies;  // that LayerOption::strategy counts
   std::vector<int> block_types;      // a model type for each of the problem's block types
   PipelineProblem problem;
-  std::int64_t priced = 0;           // layer costs computed
+  std::int64_t priced = 0;  // layer costs computed
 };
 
 struct ProblemOptions {

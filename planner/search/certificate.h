@@ -1,5 +1,6 @@
 #pragma once
-// What can be said about a plan beside its time: bounds that hold for any plan, and why another lost.
+// What can be said about a plan beside its time: bounds that hold for any plan, and why another
+// lost.
 
 #include "planner/plan/plan.h"
 

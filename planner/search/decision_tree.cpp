@@ -27,12 +27,14 @@ constexpr std::array kRules = {
              "fewer micro-batches than stages leave stages idle for most of the iteration"},
     RuleInfo{Rule::gpipe_memory, "gpipe-memory",
              "1F1B has the same bubble and holds activations of fewer micro-batches"},
-    RuleInfo{Rule::near_tensor_groups, "near-tensor-groups",
-             "tensor groups talk in every layer, replicas once an iteration: the near links are theirs"},
+    RuleInfo{
+        Rule::near_tensor_groups, "near-tensor-groups",
+        "tensor groups talk in every layer, replicas once an iteration: the near links are theirs"},
     RuleInfo{Rule::few_chunks, "few-chunks",
              "beyond 4 chunks a stage, transfers grow faster than the bubble shrinks"},
     RuleInfo{Rule::covered_layout, "covered-layout",
-             "another way to lay out the activations is no slower and no larger in any layer, so nothing "
+             "another way to lay out the activations is no slower and no larger in any layer, so "
+             "nothing "
              "is gained by changing into this one"},
 };
 
@@ -50,7 +52,8 @@ std::int64_t longest_sequence(const Model& model) {
 
 class Builder {
  public:
-  Builder(const Model& model, const Cluster& cluster, std::int64_t batch, const SpaceOptions& options)
+  Builder(const Model& model, const Cluster& cluster, std::int64_t batch,
+          const SpaceOptions& options)
       : model_(model),
         cluster_(cluster),
         batch_(batch),
@@ -93,7 +96,8 @@ class Builder {
       if (beyond(cp, options_.max_cp)) break;
       Strategy s{.tp = tp, .tp_kind = kind, .cp = cp, .dp = rest / cp};
       std::optional<Rule> pruned;
-      if (tp > cluster_.node_width() && options_.applies(Rule::tp_in_node)) pruned = Rule::tp_in_node;
+      if (tp > cluster_.node_width() && options_.applies(Rule::tp_in_node))
+        pruned = Rule::tp_in_node;
       if (cp > 1 && kind == TensorKind::ulysses && options_.applies(Rule::ulysses_or_ring))
         pruned = Rule::ulysses_or_ring;
       if (cp > 1 && tokens_ / cp < kLeastRingTokens && options_.applies(Rule::ring_needs_tokens))
@@ -187,9 +191,7 @@ class Builder {
 
 std::span<const RuleInfo> pruning_rules() { return kRules; }
 
-const RuleInfo& info(Rule rule) {
-  return *std::ranges::find(kRules, rule, &RuleInfo::rule);
-}
+const RuleInfo& info(Rule rule) { return *std::ranges::find(kRules, rule, &RuleInfo::rule); }
 
 Rule rule_named(const std::string& name) {
   std::vector<std::string> names;

@@ -1,6 +1,6 @@
 #pragma once
-// The space of plans, built as a tree: pipeline degree first, then one axis of the stage's devices a
-// level. Branches are pruned by named rules, each with its reason, each can be switched off.
+// The space of plans, built as a tree: pipeline degree first, then one axis of the stage's devices
+// a level. Branches are pruned by named rules, each with its reason, each can be switched off.
 
 #include <map>
 #include <optional>
@@ -39,11 +39,11 @@ Rule rule_named(const std::string& name);  // Error lists the names
 // What the user restricts and which rules are off.
 struct SpaceOptions {
   std::vector<Rule> rules_off;
-  std::vector<ScheduleKind> schedules;  // empty: all
-  std::vector<MeshOrder> mesh_orders;   // empty: all
+  std::vector<ScheduleKind> schedules;     // empty: all
+  std::vector<MeshOrder> mesh_orders;      // empty: all
   int max_tp = 0, max_cp = 0, max_pp = 0;  // 0: no limit
   bool recompute = true;
-  bool even_cuts = false;               // stages of equal size only
+  bool even_cuts = false;  // stages of equal size only
   bool applies(Rule rule) const;
 };
 

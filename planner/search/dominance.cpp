@@ -30,7 +30,8 @@ bool DominanceSweep::covered(const FrontierPoint& point) {
     for (auto& [workspace, bucket] : buckets_[static_cast<std::size_t>(from)]) {
       if (workspace > point.workspace) break;
       View& view = bucket.views[static_cast<std::size_t>(point.layout)];
-      while (view.seen < bucket.points.size() && bucket.points[view.seen].load + load <= point.load) {
+      while (view.seen < bucket.points.size() &&
+             bucket.points[view.seen].load + load <= point.load) {
         const FrontierPoint& kept = bucket.points[view.seen++];
         view.steps.insert(kept.ramp + ramp, kept.memory);
       }

@@ -1,6 +1,6 @@
 #pragma once
-// Which of a sequence of points is covered by an earlier one. Points come in the order of their load, so
-// that a sweep needs to look at ramp, memory and workspace only.
+// Which of a sequence of points is covered by an earlier one. Points come in the order of their
+// load, so that a sweep needs to look at ramp, memory and workspace only.
 
 #include <cstdint>
 #include <map>
@@ -20,8 +20,8 @@ class DominanceSweep {
  public:
   explicit DominanceSweep(const Transitions& transitions);
 
-  // Whether a kept point, moved into the point's layout, is no worse in anything. Loads must not fall
-  // from call to call.
+  // Whether a kept point, moved into the point's layout, is no worse in anything. Loads must not
+  // fall from call to call.
   bool covered(const FrontierPoint& point);
   void keep(const FrontierPoint& point);
 

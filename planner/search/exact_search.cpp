@@ -12,16 +12,17 @@ namespace braid {
 
 namespace {
 
-// Configurations solved between two looks at the best time; fixed, so that the result does not depend
-// on the number of threads.
+// Configurations solved between two looks at the best time; fixed, so that the result does not
+// depend on the number of threads.
 constexpr std::size_t kWave = 8;
 constexpr std::size_t kBoundWave = 64;
 // Frontiers beyond these go on with their best points; what bounds have proven then stands.
 constexpr std::size_t kMostPoints = 10000;
-constexpr std::size_t kStagePoints = 500;    // many segments are searched where there are several stages
+constexpr std::size_t kStagePoints =
+    500;  // many segments are searched where there are several stages
 constexpr std::size_t kRelaxedPoints = 250;  // enough for a good plan
-// Candidates of a frontier that may be looked at, about 0.1 us each; counted, not timed, so that results
-// repeat.
+// Candidates of a frontier that may be looked at, about 0.1 us each; counted, not timed, so that
+// results repeat.
 constexpr std::size_t kRelaxedWork = 300'000;
 constexpr std::size_t kStageWork = 2'000'000;
 constexpr std::size_t kAloneWork = 20'000'000;
@@ -38,7 +39,9 @@ struct Candidate {
 ProblemOptions options_of(const Candidate& candidate) {
   ProblemOptions options;
   if (candidate.outside)
-    options.filter.outside = [chosen = *candidate.outside](const Strategy& s) { return s == chosen; };
+    options.filter.outside = [chosen = *candidate.outside](const Strategy& s) {
+      return s == chosen;
+    };
   return options;
 }
 
@@ -94,8 +97,7 @@ class Explorer {
         const BuiltProblem built = build(candidate);
         candidate.bound =
             without_ties(pipeline_bound(built.problem), candidate.configuration.shape.stages);
-        if (const auto solution = quick_pipeline(built.problem))
-          candidate.quick = solution->time;
+        if (const auto solution = quick_pipeline(built.problem)) candidate.quick = solution->time;
         candidate.priced = built.priced;
       });
       report(0);
@@ -125,12 +127,13 @@ class Explorer {
     std::size_t work = 0;
   };
 
-  // First the relaxations, which are quick and prove most configurations too slow; then exactly, below
-  // what they found.
+  // First the relaxations, which are quick and prove most configurations too slow; then exactly,
+  // below what they found.
   Solved solve(const Candidate& candidate) const {
     Solved solved;
     double limit = finalists_.limit(candidate.configuration.shape);
-    // Where embedding and head multiply the candidates, alternatives stay as they were found quickly.
+    // Where embedding and head multiply the candidates, alternatives stay as they were found
+    // quickly.
     if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
     if (candidate.bound >= limit) return solved;
     const double to_beat = limit;
@@ -162,14 +165,16 @@ class Explorer {
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
-    // The bound is not the simulator's time: a balanced plan may be faster than the one that meets it.
+    // The bound is not the simulator's time: a balanced plan may be faster than the one that meets
+    // it.
     if (candidate.configuration.shape.schedule == ScheduleKind::one_f_one_b &&
-        candidate.configuration.shape.stages > 1)
-      for (const PipelineSolution& balanced : balanced_solutions(built.problem, to_beat)) enter(balanced);
+        candidate.configuration.shape.stages > 1 && built.problem.cuts.empty())
+      for (const PipelineSolution& balanced : balanced_solutions(built.problem, to_beat))
+        enter(balanced);
     if (work_ > kAllWork) return solved;
     const bool alone = built.problem.stages.size() == 1;
-    const auto exact = search_pipeline(
-        built.problem, {limit, alone ? kMostPoints : kStagePoints, alone ? kAloneWork : kStageWork});
+    const auto exact = search_pipeline(built.problem, {limit, alone ? kMostPoints : kStagePoints,
+                                                       alone ? kAloneWork : kStageWork});
     solved.work += exact.work;
     if (exact.solution) enter(*exact.solution);
     return exact.complete ? conclude() : solved;

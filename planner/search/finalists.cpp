@@ -14,9 +14,8 @@ double iteration_of(const Finalist& f) { return f.plan.prediction.iteration.valu
 }  // namespace
 
 void Finalists::add(Finalist finalist) {
-  const auto rival = std::ranges::find_if(finalists_, [&](const Finalist& f) {
-    return same_kind(f.plan.shape, finalist.plan.shape);
-  });
+  const auto rival = std::ranges::find_if(
+      finalists_, [&](const Finalist& f) { return same_kind(f.plan.shape, finalist.plan.shape); });
   if (rival == finalists_.end()) {
     finalists_.push_back(std::move(finalist));
   } else if (iteration_of(finalist) < iteration_of(*rival)) {
@@ -52,8 +51,7 @@ Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution) {
   Finalist finalist{plan_of(context, built, solution), 0};
   finalist.plan.prediction = price_plan(finalist.plan, context.cost);
-  finalist.bound =
-      without_ties(solution.time, built.configuration.shape.stages);
+  finalist.bound = without_ties(solution.time, built.configuration.shape.stages);
   return finalist;
 }
 

@@ -38,8 +38,8 @@ struct Task {
 // What its candidates are made of, whatever the cost model: no rings, no experts apart, ZeRO-2 or
 // ZeRO-3 wherever data parallelism replicates, all or nothing recomputed.
 bool is_its_own(const Strategy& s) {
-  const bool states = s.dp > 1 ? s.zero == Zero::gradients || s.zero == Zero::parameters
-                               : s.zero == Zero::none;
+  const bool states =
+      s.dp > 1 ? s.zero == Zero::gradients || s.zero == Zero::parameters : s.zero == Zero::none;
   return s.cp == 1 && s.ep == 1 && s.tp <= kMostTensor && states &&
          s.recompute != Recompute::selective;
 }
@@ -82,7 +82,8 @@ class GalvatronExplorer {
 
  private:
   StageSite site_of(const Configuration& c, int stage) const {
-    return {{context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
+    return {
+        {context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
   }
 
   void explore(const Configuration& c, const Task& task) {
@@ -101,7 +102,8 @@ class GalvatronExplorer {
       for (StageMenus& stage : built.problem.stages)
         for (LayerMenu& menu : stage.blocks)
           for (LayerOption& option : menu.options) option.workspace = 0;
-    const std::vector<int> cuts = galvatron_cuts(static_cast<int>(built.problem.blocks.size()), c.shape.stages);
+    const std::vector<int> cuts =
+        galvatron_cuts(static_cast<int>(built.problem.blocks.size()), c.shape.stages);
     std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>> solved;
     for (const Strategy& outside : shared_outside_strategies(context_, branch, c)) {
       if (!offered(outside)) continue;
@@ -116,8 +118,8 @@ class GalvatronExplorer {
       BuiltProblem& built, const Task& task, const Strategy& outside, const std::vector<int>& cuts,
       std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>>& solved) const {
     const Configuration& c = built.configuration;
-    const auto strategy = static_cast<int>(std::ranges::find(built.strategies, outside) -
-                                           built.strategies.begin());
+    const auto strategy =
+        static_cast<int>(std::ranges::find(built.strategies, outside) - built.strategies.begin());
     PipelineSolution solution;
     solution.blocks = cuts;
     int begin = 0;

@@ -1,7 +1,8 @@
 #pragma once
-// Galvatron's search as its engine does it: even cuts, one strategy for embedding and head, and for each
-// stage the strategies whose summed time of one micro-batch is least within the memory. Its table over
-// megabytes stores a step function of memory; a frontier keeps the steps alone and finds the same.
+// Galvatron's search as its engine does it: even cuts, one strategy for embedding and head, and for
+// each stage the strategies whose summed time of one micro-batch is least within the memory. Its
+// table over megabytes stores a step function of memory; a frontier keeps the steps alone and finds
+// the same.
 
 #include "planner/search/exact_search.h"
 

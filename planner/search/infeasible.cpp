@@ -17,8 +17,8 @@ struct Leanest {
 };
 
 const LayerOption& lean_option(const LayerMenu& menu) {
-  return *std::ranges::min_element(
-      menu.options, {}, [](const LayerOption& o) { return o.memory + o.workspace; });
+  return *std::ranges::min_element(menu.options, {},
+                                   [](const LayerOption& o) { return o.memory + o.workspace; });
 }
 
 std::optional<SegmentPoint> lean_segment(const std::vector<const LayerMenu*>& layers) {
@@ -33,8 +33,8 @@ std::optional<SegmentPoint> lean_segment(const std::vector<const LayerMenu*>& la
   return point;
 }
 
-// Fills stages from the left as long as they stay within `excess` of their budgets. Needs are monotone
-// in the blocks, so this fits whenever anything does.
+// Fills stages from the left as long as they stay within `excess` of their budgets. Needs are
+// monotone in the blocks, so this fits whenever anything does.
 std::optional<Leanest> fill(const PipelineProblem& problem, std::int64_t excess) {
   const auto stages = static_cast<int>(problem.stages.size());
   const auto blocks = static_cast<int>(problem.blocks.size());
@@ -135,14 +135,15 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
     answer.enough_memory = answer.needed;
   }
   const auto cost_for = [&](const Cluster& cluster, std::int64_t batch) {
-    return make_cost_model(
-        {options.cost == CostKind::galvatron ? CostKind::measured : options.cost, options.precision,
-         options.gradient_precision, batch},
-        context.model, cluster, profile);
+    return make_cost_model({options.cost == CostKind::galvatron ? CostKind::measured : options.cost,
+                            options.precision, options.gradient_precision, batch},
+                           context.model, cluster, profile);
   };
-  for (std::int64_t batch = options.global_batch / 2; batch >= 1 && !answer.enough_batch; batch /= 2) {
+  for (std::int64_t batch = options.global_batch / 2; batch >= 1 && !answer.enough_batch;
+       batch /= 2) {
     const auto cost = cost_for(context.cluster, batch);
-    if (could_run({context.model, context.cluster, *cost, context.memory_limit}, batch, options.space))
+    if (could_run({context.model, context.cluster, *cost, context.memory_limit}, batch,
+                  options.space))
       answer.enough_batch = batch;
   }
   const int nodes = context.cluster.num_nodes();

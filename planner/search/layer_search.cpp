@@ -110,9 +110,9 @@ bool before(const Node& a, const Node& b) {
 
 // Bounds on what the layers from a position on must still add.
 struct Rest {
-  double load;         // least
-  double ramp;         // least
-  double priced;       // least load + price · memory
+  double load;          // least
+  double ramp;          // least
+  double priced;        // least load + price · memory
   std::int64_t memory;  // least
 };
 
@@ -162,7 +162,8 @@ class SegmentSearch {
         dual_(solve_dual(runs_of(problem.layers), static_cast<double>(budget_))),
         rest_(problem.layers.size() + 1, Rest{0, 0, 0, 0}) {
     for (std::size_t l = problem.layers.size(); l-- > 0;) {
-      const bool repeats = l + 1 < problem.layers.size() && problem.layers[l] == problem.layers[l + 1];
+      const bool repeats =
+          l + 1 < problem.layers.size() && problem.layers[l] == problem.layers[l + 1];
       if (!repeats) step_ = step_of(*problem.layers[l]);
       rest_[l] = {rest_[l + 1].load + step_.load, rest_[l + 1].ramp + step_.ramp,
                   rest_[l + 1].priced + step_.priced, rest_[l + 1].memory + step_.memory};
@@ -171,8 +172,8 @@ class SegmentSearch {
 
   bool hopeless(double limit) const { return dual_.bound >= limit || rest_[0].memory > budget_; }
 
-  // Points below the limit, with no more than `width` at any layer: beyond that the ones whose bound is
-  // best go on, and the result is not complete.
+  // Points below the limit, with no more than `width` at any layer: beyond that the ones whose
+  // bound is best go on, and the result is not complete.
   SegmentResult run(double limit, std::size_t width) {
     limit_ = limit;
     SegmentResult result;
@@ -215,7 +216,7 @@ class SegmentSearch {
     const auto add = [&](const Node* from, int parent) {
       for (std::size_t o = 0; o < menu.options.size(); ++o) {
         const LayerOption& option = menu.options[o];
-        Node node{option.ramp,   option.load,          option.memory, option.workspace,
+        Node node{option.ramp,   option.load,         option.memory, option.workspace,
                   option.layout, static_cast<int>(o), parent};
         if (from != nullptr) {
           node.ramp += from->ramp + transitions.ramp(from->layout, option.layout);
@@ -265,7 +266,8 @@ class SegmentSearch {
     for (const int id : frontier_) {
       const Node& node = arena_[static_cast<std::size_t>(id)];
       if (!points.empty() && points.back().ramp <= node.ramp) continue;
-      SegmentPoint point{node.ramp, node.load, node.memory, node.workspace, std::vector<int>(depth)};
+      SegmentPoint point{node.ramp, node.load, node.memory, node.workspace,
+                         std::vector<int>(depth)};
       int at = id;
       for (std::size_t l = depth; l-- > 0;) {
         point.choice[l] = arena_[static_cast<std::size_t>(at)].option;
@@ -296,8 +298,8 @@ SegmentResult search_segment(const SegmentProblem& problem) {
   if (search.hopeless(problem.load_limit)) return {};
   if (!problem.load_alone) return search.run(problem.load_limit, problem.most_points);
 
-  // The better the plan in hand, the less is left to search: first one without search, then a narrow
-  // beam, then all of it.
+  // The better the plan in hand, the less is left to search: first one without search, then a
+  // narrow beam, then all of it.
   SegmentResult best;
   double limit = problem.load_limit;
   const auto take = [&](SegmentPoint point) {

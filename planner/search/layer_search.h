@@ -12,7 +12,7 @@ namespace braid {
 
 // One strategy for one layer type on one stage, reduced to what the search compares.
 struct LayerOption {
-  double ramp = 0;             // seconds, as cost/pipeline's StageWeights make them
+  double ramp = 0;  // seconds, as cost/pipeline's StageWeights make them
   double load = 0;
   std::int64_t memory = 0;     // bytes that add up over the layers of a stage
   std::int64_t workspace = 0;  // bytes of which a stage needs the largest
@@ -48,29 +48,30 @@ class Transitions {
 struct SegmentProblem {
   std::span<const LayerMenu* const> layers;  // in order; equal layers share a menu
   const Transitions* transitions = nullptr;
-  std::int64_t budget = 0;                   // for memory + workspace
-  double load_limit = 0;                     // points with a load at or above it are of no use
+  std::int64_t budget = 0;  // for memory + workspace
+  double load_limit = 0;    // points with a load at or above it are of no use
   double ramp_limit = std::numeric_limits<double>::infinity();  // nor with such a ramp
-  bool load_alone = false;                   // only the point of least load is asked for
-  std::size_t most_points = std::numeric_limits<std::size_t>::max();  // of the frontier at any layer
+  bool load_alone = false;  // only the point of least load is asked for
+  std::size_t most_points =
+      std::numeric_limits<std::size_t>::max();  // of the frontier at any layer
 };
 
 struct SegmentPoint {
   double ramp = 0;
   double load = 0;
-  std::int64_t memory = 0;     // without workspace
+  std::int64_t memory = 0;  // without workspace
   std::int64_t workspace = 0;
-  std::vector<int> choice;     // an index into each layer's menu
+  std::vector<int> choice;  // an index into each layer's menu
 };
 
 struct SegmentResult {
   std::vector<SegmentPoint> points;  // least load first
-  bool complete = true;              // false: the frontier outgrew `most_points`; better ones may exist
-  std::size_t work = 0;              // candidates looked at
+  bool complete = true;  // false: the frontier outgrew `most_points`; better ones may exist
+  std::size_t work = 0;  // candidates looked at
 };
 
-// Every Pareto point of (ramp, load) that fits the budget and stays below the limits; none where there
-// is none.
+// Every Pareto point of (ramp, load) that fits the budget and stays below the limits; none where
+// there is none.
 SegmentResult search_segment(const SegmentProblem& problem);
 
 // What a choice adds up to.
@@ -79,8 +80,8 @@ SegmentPoint measure_segment(const SegmentProblem& problem, const std::vector<in
 // A good point, quickly: the dual's choice, mended until it fits and then improved layer by layer.
 std::optional<SegmentPoint> quick_segment(const SegmentProblem& problem);
 
-// A lower bound of any fitting segment's load (infinity where none fits): the Lagrangian dual of the
-// memory constraint, tight to about one layer's difference between two options.
+// A lower bound of any fitting segment's load (infinity where none fits): the Lagrangian dual of
+// the memory constraint, tight to about one layer's difference between two options.
 double segment_load_bound(const SegmentProblem& problem);
 
 // Drops options that another of the same layout beats or equals in everything.

@@ -1,5 +1,5 @@
-// A good choice of strategies without a search. Its time is the limit below which the exact search has
-// to look, so the better it is the less is left to do.
+// A good choice of strategies without a search. Its time is the limit below which the exact search
+// has to look, so the better it is the less is left to do.
 
 #include <algorithm>
 
@@ -30,10 +30,9 @@ class QuickSearch {
   int pick(const LayerMenu& menu, int layout, double price) const {
     int best = -1;
     double best_cost = kInfinity;
-    const bool bound = layout != kAnyLayout &&
-                       std::ranges::any_of(menu.options, [&](const LayerOption& o) {
-                         return o.layout == layout;
-                       });
+    const bool bound =
+        layout != kAnyLayout &&
+        std::ranges::any_of(menu.options, [&](const LayerOption& o) { return o.layout == layout; });
     for (std::size_t i = 0; i < menu.options.size(); ++i) {
       const LayerOption& o = menu.options[i];
       if (bound && o.layout != layout) continue;
@@ -84,8 +83,8 @@ class QuickSearch {
     if (!best_ || point.load < best_->load) best_ = point;
   }
 
-  // Spends what memory is left: in each run of equal layers the exchange that gains most time for the
-  // memory it takes, as often as it fits.
+  // Spends what memory is left: in each run of equal layers the exchange that gains most time for
+  // the memory it takes, as often as it fits.
   void improve(SegmentPoint& point, int layout) const {
     for (int round = 0; round < 64; ++round) {
       const std::int64_t left = problem_.budget - point.memory - point.workspace;
@@ -102,7 +101,8 @@ class QuickSearch {
           const double gain = now.load - other.load;
           const std::int64_t more = other.memory - now.memory;
           const bool allowed = layout == kAnyLayout || other.layout == now.layout;
-          if (!allowed || gain <= 0 || more > left || other.workspace > point.workspace + left - more)
+          if (!allowed || gain <= 0 || more > left ||
+              other.workspace > point.workspace + left - more)
             continue;
           const double rate = gain / static_cast<double>(std::max<std::int64_t>(1, more));
           if (rate > most) {

@@ -30,9 +30,10 @@ double cpu_seconds() {
 
 void check(const SearchOptions& options) {
   if (options.global_batch < 1 || options.global_batch > (1 << 24))
-    throw Error({.what = fmt::format("a global batch of {} samples makes no sense", options.global_batch),
-                 .where = "--global-batch",
-                 .fix = "choose from 1 to 16777216"});
+    throw Error(
+        {.what = fmt::format("a global batch of {} samples makes no sense", options.global_batch),
+         .where = "--global-batch",
+         .fix = "choose from 1 to 16777216"});
 }
 
 // Galvatron's formulas know its own space only.
@@ -69,7 +70,9 @@ Exploration explore(const SearchContext& context, const DecisionTree& tree,
 
 }  // namespace
 
-std::string name_of(Algorithm algorithm) { return kAlgorithms[static_cast<std::size_t>(algorithm)]; }
+std::string name_of(Algorithm algorithm) {
+  return kAlgorithms[static_cast<std::size_t>(algorithm)];
+}
 
 const std::vector<std::string>& algorithm_names() { return kAlgorithms; }
 
@@ -97,10 +100,13 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
   check(options);
   const auto start = std::chrono::steady_clock::now();
   const double cpu_start = cpu_seconds();
-  const auto cost = make_cost_model({options.cost, options.precision, options.gradient_precision,
-                                     options.global_batch},
-                                    model, cluster, profile);
-  const SearchContext context{model, cluster, *cost, options.memory_limit,
+  const auto cost = make_cost_model(
+      {options.cost, options.precision, options.gradient_precision, options.global_batch}, model,
+      cluster, profile);
+  const SearchContext context{model,
+                              cluster,
+                              *cost,
+                              options.memory_limit,
                               options.space.applies(Rule::covered_layout),
                               options.space.even_cuts};
   SpaceOptions space = space_of(options);
@@ -113,7 +119,8 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     found = explore(context, tree, options);
   }
   // What the others could have found is proven by the exact search alone.
-  if (options.algorithm != Algorithm::exact && !found.ranked.empty() && !found.statistics.interrupted)
+  if (options.algorithm != Algorithm::exact && !found.ranked.empty() &&
+      !found.statistics.interrupted)
     found.lower_bound = explore_exactly(context, tree, options).lower_bound;
 
   SearchResult result;

@@ -18,22 +18,22 @@ std::string name_of(Algorithm algorithm);
 const std::vector<std::string>& algorithm_names();
 
 struct SearchProgress {
-  int done = 0, total = 0;       // pipeline configurations
-  std::optional<Seconds> best;   // of a plan found so far
+  int done = 0, total = 0;      // pipeline configurations
+  std::optional<Seconds> best;  // of a plan found so far
 };
 
 struct SearchOptions {
   Algorithm algorithm = Algorithm::exact;
   CostKind cost = CostKind::roofline;
-  Bytes memory_limit;            // for one device; zero: all it has
+  Bytes memory_limit;  // for one device; zero: all it has
   std::int64_t global_batch = 1;
   Precision precision = Precision::bf16;
   Precision gradient_precision = Precision::fp32;
   int threads = 1;
   int alternatives = 3;
   SpaceOptions space;
-  std::function<void(const SearchProgress&)> progress;   // called now and then
-  const std::atomic<bool>* stop = nullptr;               // ends the search with the best so far
+  std::function<void(const SearchProgress&)> progress;  // called now and then
+  const std::atomic<bool>* stop = nullptr;              // ends the search with the best so far
 };
 
 // A plan that lost, and the first thing to say about why.
@@ -45,13 +45,13 @@ struct Alternative {
 // Why nothing fits, and what would.
 struct Infeasible {
   int stage = 0;
-  std::string constraint;              // "memory", "batch", "layers": what binds
-  Bytes needed, available;             // of the plan that comes closest
-  StagePrediction breakdown;           // its memory at that stage
+  std::string constraint;     // "memory", "batch", "layers": what binds
+  Bytes needed, available;    // of the plan that comes closest
+  StagePrediction breakdown;  // its memory at that stage
   Plan closest;
-  std::optional<Bytes> enough_memory;  // the smallest limit for one device that fits
+  std::optional<Bytes> enough_memory;        // the smallest limit for one device that fits
   std::optional<std::int64_t> enough_batch;  // a smaller global batch that fits
-  std::optional<int> enough_devices;   // a larger cluster of such nodes that fits
+  std::optional<int> enough_devices;         // a larger cluster of such nodes that fits
 };
 
 // Balance of a pipeline as Galvatron-BMW measures it; 1 - 1/stages is perfect.
@@ -61,16 +61,16 @@ struct Balance {
 Balance balance_of(const Plan& plan);
 
 struct SearchStatistics {
-  int configurations = 0;          // of pipeline, batch and mesh
-  int solved = 0;                  // that bounds could not exclude
-  std::int64_t strategies = 0;     // priced
+  int configurations = 0;       // of pipeline, batch and mesh
+  int solved = 0;               // that bounds could not exclude
+  std::int64_t strategies = 0;  // priced
   double seconds = 0;
   double cpu_seconds = 0;
   bool interrupted = false;
 };
 
 struct SearchResult {
-  std::optional<Plan> plan;                 // none: infeasible
+  std::optional<Plan> plan;  // none: infeasible
   std::vector<Alternative> alternatives;
   std::optional<Infeasible> infeasible;
   SearchStatistics statistics;

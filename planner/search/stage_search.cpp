@@ -126,7 +126,6 @@ class Solver {
 
   double time(const State& state) const { return state.path.time(problem_.ramp_after); }
 
-
   // What a stage's load may reach when all others ramp as cheaply as they can.
   double load_limit(int stage, int begin, int count) const {
     if (!problem_.ramp_after) return limit_ - earliest(stage).first;
@@ -143,15 +142,15 @@ class Solver {
       return limit_ - ramp - left / behind;
     }
     if (stages_ == 1) return kInfinity;
-    // With ramps R and loads L in all, R + (L - R) / stages must stay below the limit, and so must R: a
-    // ramp lowers what its own stage carries beyond it.
+    // With ramps R and loads L in all, R + (L - R) / stages must stay below the limit, and so must
+    // R: a ramp lowers what its own stage carries beyond it.
     const double mean = bounds_.load(0, blocks_) / stages_;
     const double ramps = std::min(limit_, (limit_ - mean) * stages_ / (stages_ - 1));
     return ramps - (bounds_.ramp(0, blocks_) - bounds_.ramp(begin, begin + count));
   }
 
-  // Least ramps in front of a stage, wherever it begins, and the least loads from there on; the stages
-  // in front may hold as little as one unit each or all that others leave.
+  // Least ramps in front of a stage, wherever it begins, and the least loads from there on; the
+  // stages in front may hold as little as one unit each or all that others leave.
   std::pair<double, double> earliest(int stage) const {
     const int least = stage * problem_.multiple;
     const int most = blocks_ - (stages_ - stage) * problem_.multiple;
@@ -160,13 +159,14 @@ class Solver {
 
   bool could_fit(int stage, int begin, int count) const {
     const auto layers = stage_layers(problem_, stage, begin, count);
-    return segment_load_bound(segment_of(problem_, stage, layers)) < load_limit(stage, begin, count);
+    return segment_load_bound(segment_of(problem_, stage, layers)) <
+           load_limit(stage, begin, count);
   }
 
   // Could the stages together take all blocks? Asked of bounds alone, where blocks are alike.
   bool enough_room() const {
-    const bool alike = std::ranges::all_of(problem_.blocks,
-                                           [&](int type) { return type == problem_.blocks.front(); });
+    const bool alike = std::ranges::all_of(
+        problem_.blocks, [&](int type) { return type == problem_.blocks.front(); });
     if (!alike || stages_ == 1) return true;
     int room = 0;
     for (int stage = 0; stage < stages_; ++stage) {
@@ -425,9 +425,9 @@ double time_of(const PipelineProblem& problem, const PipelineSolution& solution)
   for (int stage = 0; stage < static_cast<int>(problem.stages.size()); ++stage) {
     const auto at = static_cast<std::size_t>(stage);
     const auto layers = stage_layers(problem, stage, begin, solution.blocks[at]);
-    const SegmentPoint point =
-        with_transfers(measure_segment(segment_of(problem, stage, layers), solution.stages[at].choice),
-                       problem.stages[at]);
+    const SegmentPoint point = with_transfers(
+        measure_segment(segment_of(problem, stage, layers), solution.stages[at].choice),
+        problem.stages[at]);
     path = extend(path, point.ramp, point.load, problem.ramp_after);
     begin += solution.blocks[at];
   }
@@ -464,7 +464,8 @@ std::vector<int> even_cuts(const PipelineProblem& problem) {
   if (!problem.cuts.empty()) return problem.cuts;
   const auto stages = static_cast<int>(problem.stages.size());
   const int units = static_cast<int>(problem.blocks.size()) / problem.multiple;
-  if (units < stages || units * problem.multiple != static_cast<int>(problem.blocks.size())) return {};
+  if (units < stages || units * problem.multiple != static_cast<int>(problem.blocks.size()))
+    return {};
   std::vector<int> cuts(problem.stages.size(), units / stages * problem.multiple);
   const int spare = units % stages;
   const int first = (stages - spare) / 2;

@@ -17,9 +17,7 @@ std::vector<StageTimes> stage_times(const Prediction& prediction) {
 
 namespace {
 
-int type_at(const Model& model, int layer) {
-  return model.layers[static_cast<std::size_t>(layer)];
-}
+int type_at(const Model& model, int layer) { return model.layers[static_cast<std::size_t>(layer)]; }
 
 StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) {
   const StageSite site = site_of(plan, stage);

@@ -1,6 +1,6 @@
 #pragma once
-// Device ids as coordinates. Groups are arithmetic until the last moment, so that any cluster size is
-// tested without a GPU.
+// Device ids as coordinates. Groups are arithmetic until the last moment, so that any cluster size
+// is tested without a GPU.
 
 #include <compare>
 #include <string>
@@ -40,7 +40,8 @@ struct GroupShape {
 
 // The group along one axis. Every such group of a stage has the same shape.
 GroupShape group_along(const Mesh& mesh, const Strategy& strategy, Axis axis);
-// The devices that hold the same parameters: data, context and, under Ulysses, tensor axes together.
+// The devices that hold the same parameters: data, context and, under Ulysses, tensor axes
+// together.
 GroupShape replica_group(const Mesh& mesh, const Strategy& strategy);
 // The devices among which `strategy.ep` splits the experts: neighbours on the data axis.
 GroupShape expert_group(const Mesh& mesh, const Strategy& strategy);

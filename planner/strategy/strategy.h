@@ -22,9 +22,7 @@ struct Strategy {
 
   constexpr int devices() const { return tp * cp * dp; }
   // Devices that hold the same parameters and so sum their gradients.
-  constexpr int replicas() const {
-    return dp * cp * (tp_kind == TensorKind::ulysses ? tp : 1);
-  }
+  constexpr int replicas() const { return dp * cp * (tp_kind == TensorKind::ulysses ? tp : 1); }
   // Ways in which the layer's matrices are cut.
   constexpr int tensor_split() const { return tp_kind == TensorKind::megatron ? tp : 1; }
 
