@@ -18,6 +18,18 @@ const MeasuredLayer* measured_layer(const Profile* profile, const LayerType& typ
   return profile->layer("outside");
 }
 
+// Time of one half of backward against forward, over all samples that have it. Where none has,
+// backward repeats forward's products once for each operand.
+double backward_ratio(const MeasuredLayer& layer, std::optional<Seconds> ComputeSample::*half) {
+  double forward = 0, backward = 0;
+  for (const ComputeSample& s : layer.compute) {
+    if (!(s.*half)) continue;
+    forward += s.forward.value();
+    backward += (s.*half)->value();
+  }
+  return forward > 0 ? backward / forward : 1.0;
+}
+
 }  // namespace
 
 BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile* profile,
@@ -50,6 +62,10 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     f.measured = measured_layer(profile, type, f.forward_share);
     if (f.measured != nullptr)
       f.forward = fit_forward(*f.measured, type.shape.tokens, f.forward_share < 1 ? 1 : 2);
+    if (f.measured != nullptr) {
+      f.backward_input_ratio = backward_ratio(*f.measured, &ComputeSample::backward_input);
+      f.backward_weight_ratio = backward_ratio(*f.measured, &ComputeSample::backward_weight);
+    }
     facts_.push_back(std::move(f));
   }
 }

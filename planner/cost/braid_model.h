@@ -44,6 +44,8 @@ class BraidModel final : public CostModel {
     double boundary = 0;
     std::optional<ForwardFit> forward;  // measured
     double forward_share = 1;           // embedding and head share one measurement
+    double backward_input_ratio = 1;    // to forward, measured
+    double backward_weight_ratio = 1;
     const MeasuredLayer* measured = nullptr;
   };
   struct Compute {

@@ -14,8 +14,8 @@ using Cuts = std::vector<int>;
 // A walk that goes on for longer has long passed the best compromise.
 constexpr std::size_t kMostPartitions = 400;
 
-// What the partitions p_m and p_t are balanced by: every layer under the reference strategy, which
-// shards states over all devices and recomputes nothing.
+// What the partitions p_m and p_t are balanced by: every layer under its fastest strategy, whether
+// or not that fits.
 class Reference {
  public:
   explicit Reference(const PipelineProblem& problem) : problem_(problem) {}

@@ -53,8 +53,9 @@ class Enumeration {
     if (chosen.choice.size() == layers.size()) {
       if (chosen.memory + chosen.workspace > menus.budget) return;
       current_.stages.push_back(chosen);
-      choose_cut(place.stage + 1, place.end,
-                 extend(path, chosen.ramp, chosen.load, problem_.ramp_after));
+      choose_cut(
+          place.stage + 1, place.end,
+          extend(path, chosen.ramp + menus.ramp, chosen.load + menus.load, problem_.ramp_after));
       current_.stages.pop_back();
       return;
     }

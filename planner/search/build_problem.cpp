@@ -182,12 +182,14 @@ class ProblemBuilder {
   // A change of layout moves the activation on the way forward and its gradient on the way back.
   Transitions transitions(const StageSite& where, const StageWeights& weights) const {
     Transitions table(static_cast<int>(layouts_.size()));
-    const int type = built_.block_types.front();
     for (const auto& [from, i] : layouts_)
       for (const auto& [to, j] : layouts_) {
-        const double t = options_.recurrence
-                             ? context_.cost.recurrence_change(type, from, to, where) / 2
-                             : context_.cost.redistribute(type, from, to, where);
+        // The least over the block types, so that the search never overestimates.
+        double t = std::numeric_limits<double>::infinity();
+        for (const int type : built_.block_types)
+          t = std::min(t, options_.recurrence
+                              ? context_.cost.recurrence_change(type, from, to, where) / 2
+                              : context_.cost.redistribute(type, from, to, where));
         table.set(i, j, weights.ramp(t, t, 0, 0, 0), weights.load(t, t, 0, 0, 0));
       }
     table.close();

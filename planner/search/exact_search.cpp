@@ -137,6 +137,7 @@ class Explorer {
     if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
     if (candidate.bound >= limit) return solved;
     const double to_beat = limit;
+    const bool alone = candidate.configuration.shape.stages == 1;
     const BuiltProblem built = build(candidate);
     const auto proven = [&](double time) {
       return without_ties(time, candidate.configuration.shape.stages);
@@ -157,7 +158,8 @@ class Explorer {
       const auto bound = bound_below(simpler, limit);
       if (!bound) return conclude();
       solved.bound = std::max(solved.bound, proven(*bound));
-      const auto found = search_pipeline(simpler, {limit, kRelaxedPoints, kRelaxedWork});
+      const auto found = search_pipeline(simpler, {limit, alone ? kMostPoints : kRelaxedPoints,
+                                                   alone ? kAloneWork : kRelaxedWork});
       if (!found.solution && found.complete) return conclude();
       if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
       if (found.solution) enter(*found.solution);
@@ -172,7 +174,6 @@ class Explorer {
       for (const PipelineSolution& balanced : balanced_solutions(built.problem, to_beat))
         enter(balanced);
     if (work_ > kAllWork) return solved;
-    const bool alone = built.problem.stages.size() == 1;
     const auto exact = search_pipeline(built.problem, {limit, alone ? kMostPoints : kStagePoints,
                                                        alone ? kAloneWork : kStageWork});
     solved.work += exact.work;

@@ -56,7 +56,8 @@ class Bounds {
     for (const LayerMenu& menu : problem.stages.front().before) before_ += outside(menu).ramp;
     for (const LayerMenu& menu : problem.stages.back().after) {
       after_ += outside(menu).ramp;
-      after_load_ += outside(menu).load;
+      // In the fastest stage's time, as the blocks' loads are.
+      after_load_ += outside(menu).load * speeds_.back();
     }
   }
 

@@ -12,6 +12,8 @@
 
 #include "tests/cli/program.h"
 
+#include "planner/core/json.h"
+
 namespace braid {
 namespace {
 

@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 
+#include "planner/core/json.h"
+
 namespace braid {
 namespace {
 

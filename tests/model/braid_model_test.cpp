@@ -6,6 +6,7 @@
 #include <set>
 
 #include "planner/core/error.h"
+#include "planner/core/json.h"
 #include "planner/model/fields.h"
 #include "planner/model/model.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/core/error.h"
+#include "planner/core/json.h"
 #include "planner/model/model.h"
 
 namespace braid {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "planner/core/json.h"
 #include "planner/model/model.h"
 
 namespace braid {

@@ -147,7 +147,10 @@ TEST_P(ExactSearch, BoundsLieBelowTheOptimum) {
     const double slack = 1 + kRelative;
     EXPECT_LE(pipeline_bound(problem), truth->time * slack);
     for (const PipelineProblem& simpler : relaxations(problem)) {
-      EXPECT_TRUE(could_be_below(simpler, truth->time * (1 + 1e-6)));
+      const auto bound = bound_below(simpler, truth->time * (1 + 1e-6));
+      ASSERT_TRUE(bound.has_value());
+      EXPECT_LE(*bound, truth->time * slack);
+      EXPECT_FALSE(bound_below(simpler, *bound * (1 - 1e-6)).has_value());
       const auto found = found_below(simpler, kInfinity);
       const auto simplest = brute_force(simpler);
       ASSERT_TRUE(found.has_value() && simplest.has_value());

@@ -50,6 +50,13 @@ class ProblemDice {
       result.blocks.push_back(chance(0.5) && b > 0 ? result.blocks.back() : integer(0, types - 1));
     make_base(types);
     for (int s = 0; s < stages; ++s) result.stages.push_back(stage(s, stages, types, outside));
+    // What a stage hands on takes time whatever is chosen; the last one hands on nothing.
+    if (chance(0.5))
+      for (int s = 0; s + 1 < stages; ++s) {
+        StageMenus& menus = result.stages[static_cast<std::size_t>(s)];
+        menus.ramp = seconds(0, 0.5);
+        menus.load = result.ramp_after ? menus.ramp : 0;
+      }
     set_budgets(result);
     return result;
   }
