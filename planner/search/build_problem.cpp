@@ -139,7 +139,10 @@ class ProblemBuilder {
   }
 
   LayerMenu menu(int type, const StageSite& where, StageWeights weights) {
-    if (where.stage > 0) weights.ramp.reduce += kTieWeight;
+    if (where.stage > 0) {
+      weights.ramp.reduce += kTieWeight;
+      weights.load.reduce += options_.late_reduce ? 1.0 : kTieWeight;
+    }
     const std::set<int>& covered = covered_layouts(where);
     LayerMenu result;
     for (const PricedStrategy& p : prices(type, where)) {
@@ -150,13 +153,12 @@ class ProblemBuilder {
       const auto value = [&](const TimeWeights& w) {
         return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(), t.update);
       };
-      result.options.push_back(
-          {.ramp = value(weights.ramp),
-           .load = value(weights.load) + (where.stage > 0 ? kTieWeight * t.once_reduce() : 0.0),
-           .memory = context_.cost.resident(p.cost.memory, where).value(),
-           .workspace = p.cost.memory.workspace.value(),
-           .layout = layout,
-           .strategy = p.strategy});
+      result.options.push_back({.ramp = value(weights.ramp),
+                                .load = value(weights.load),
+                                .memory = context_.cost.resident(p.cost.memory, where).value(),
+                                .workspace = p.cost.memory.workspace.value(),
+                                .layout = layout,
+                                .strategy = p.strategy});
     }
     drop_dominated(result);
     return result;

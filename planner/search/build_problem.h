@@ -47,6 +47,7 @@ struct BuiltProblem {
 struct ProblemOptions {
   StrategyFilter filter;
   std::optional<StageWeights> weights;  // unset: the cost model's own
+  bool late_reduce = false;             // charge every stage for its reduction, hidden or not
   bool recurrence = false;              // changes of layout as Galvatron's recurrence charges them
 };
 BuiltProblem build_problem(const SearchContext& context, const TreeBranch& branch,

@@ -141,12 +141,12 @@ void Transitions::close() {
 
 double segment_load_bound(const SegmentProblem& problem) {
   const std::vector<Run> runs = runs_of(problem.layers);
-  const std::int64_t budget = problem.budget - least_workspace(runs);
   std::int64_t memory = 0;
   for (const Run& run : runs) {
     if (run.menu->options.empty()) return kInfinity;
     memory += run.count * least_memory(*run.menu);
   }
+  const std::int64_t budget = problem.budget - least_workspace(runs);
   if (memory > budget) return kInfinity;
   return solve_dual(runs, static_cast<double>(budget)).bound;
 }

@@ -33,8 +33,9 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
     p.memory += priced.memory;
     resident += cost.resident(priced.memory, site);
     if (i > 0)
-      p.redistribute += 2 * cost.redistribute(type, layout_of(layers.strategies[i - 1]),
-                                              layout_of(strategy), site);
+      p.redistribute +=
+          2 * cost.redistribute(type_at(plan.model, ids[i - 1]),
+                                layout_of(layers.strategies[i - 1]), layout_of(strategy), site);
   }
   p.times.forward = Seconds(p.terms.forward() + p.redistribute / 2);
   p.times.backward_input = Seconds(p.terms.backward_input() + p.redistribute / 2);
