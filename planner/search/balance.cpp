@@ -129,7 +129,7 @@ class StageByStage {
   const std::optional<SegmentPoint>& segment(int stage, int begin, int count) {
     const auto [at, is_new] = solved_.try_emplace(segment_key(problem_, stage, begin, count));
     if (is_new) {
-      constexpr std::size_t kPoints = 100;
+      constexpr std::size_t kPoints = 250;
       const auto layers = stage_layers(simpler_, stage, begin, count);
       SegmentProblem problem = segment_of(simpler_, stage, layers);
       problem.load_alone = true;
@@ -147,7 +147,7 @@ class StageByStage {
 
 }  // namespace
 
-std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem, double limit) {
+std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem) {
   const Reference reference(problem);
   StageByStage stages(problem);
   const Cuts even = even_cuts(problem);
@@ -178,7 +178,7 @@ std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem,
     const Cuts cuts = queue.front();
     queue.pop_front();
     const PipelineSolution solution = *solved(cuts);
-    if (solution.time < limit && (!best || solution.time < best->time)) best = solution;
+    if (!best || solution.time < best->time) best = solution;
     const std::size_t slow = slowest_stage(solution);
     if (cuts[slow] <= problem.multiple) continue;
     for (const int side : {-1, 1}) {

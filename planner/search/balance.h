@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// The best plan of the walk below `limit`, and the one with even cuts where that is another: which
+// The best plan of the walk, and the one with even cuts where that is another: which
 // of the two is faster, the simulator decides. Empty where nothing fits.
-std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem, double limit);
+std::vector<PipelineSolution> balanced_solutions(const PipelineProblem& problem);
 
 }  // namespace braid

@@ -24,15 +24,21 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
     result.statistics.strategies += built.priced;
     const double limit = finalists.limit(c.shape);
     if (!bound_below(relaxations(built.problem).front(), limit)) continue;
-    std::vector<PipelineSolution> found;
-    if (c.shape.stages > 1) {
-      found = balanced_solutions(built.problem, limit);
-    } else if (auto whole = search_pipeline(built.problem, {limit, kPoints, kWork}).solution) {
-      found.push_back(std::move(*whole));
+    if (c.shape.stages == 1) {
+      const auto whole = search_pipeline(built.problem, {limit, kPoints, kWork}).solution;
+      if (whole) finalists.add(finalist_of(context, built, *whole));
+      result.statistics.solved += whole ? 1 : 0;
+    } else {
+      // Reductions of later stages may hide or show: the walk is made under both expectations.
+      ProblemOptions expecting;
+      expecting.late_reduce = true;
+      const BuiltProblem late =
+          build_problem(context, branch_of(tree, c.shape.stages), c, expecting);
+      for (const BuiltProblem* view : {&built, &late})
+        for (const PipelineSolution& solution : balanced_solutions(view->problem))
+          finalists.add(finalist_of(context, *view, solution));
+      ++result.statistics.solved;
     }
-    result.statistics.solved += found.empty() ? 0 : 1;
-    for (const PipelineSolution& solution : found)
-      finalists.add(finalist_of(context, built, solution));
     if (options.progress)
       options.progress({done, static_cast<int>(tree.configurations.size()), finalists.best()});
   }

@@ -139,7 +139,6 @@ class Explorer {
     // quickly.
     if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
     if (candidate.bound >= limit) return solved;
-    const double to_beat = limit;
     const bool alone = candidate.configuration.shape.stages == 1;
     const BuiltProblem built = build(candidate);
     const auto proven = [&](double time) {
@@ -171,7 +170,7 @@ class Explorer {
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
     // The bound is not the simulator's time, so others may be faster than the plan that meets it:
-    // one that expects every stage's reduction to show, and a balanced one.
+    // one that expects every stage's reduction to show, and balanced ones.
     if (!alone) {
       ProblemOptions expecting = options_of(candidate);
       expecting.late_reduce = true;
@@ -179,11 +178,14 @@ class Explorer {
       const auto found = search_pipeline(relaxations(late.problem).front(),
                                          {kForever.value(), kRelaxedPoints, kRelaxedWork});
       if (found.solution) solved.finalists.push_back(finalist_of(context_, late, *found.solution));
+      const bool balances = candidate.configuration.shape.schedule == ScheduleKind::one_f_one_b &&
+                            built.problem.cuts.empty();
+      for (const BuiltProblem* view : {&built, &late}) {
+        if (!balances) break;
+        for (const PipelineSolution& solution : balanced_solutions(view->problem))
+          solved.finalists.push_back(finalist_of(context_, *view, solution));
+      }
     }
-    if (candidate.configuration.shape.schedule == ScheduleKind::one_f_one_b &&
-        candidate.configuration.shape.stages > 1 && built.problem.cuts.empty())
-      for (const PipelineSolution& balanced : balanced_solutions(built.problem, to_beat))
-        enter(balanced);
     if (work_ > kAllWork) return solved;
     const auto exact = search_pipeline(built.problem, {limit, alone ? kMostPoints : kStagePoints,
                                                        alone ? kAloneWork : kStageWork});

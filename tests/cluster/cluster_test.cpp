@@ -9,6 +9,7 @@
 #include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
+#include "tests/support/mistakes.h"
 
 namespace braid {
 namespace {
@@ -179,13 +180,6 @@ TEST(Shrink, YieldsAClusterThatCanBeWritten) {
   }
 }
 
-struct MistakeCase {
-  const char* fact;
-  const char* patch;  // JSON Patch on the cluster of two kinds
-  const char* what;
-  const char* where;
-};
-
 constexpr MistakeCase kMistakes[] = {
     {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.plan"}])",
      "'braid.plan'", "cluster.json"},
@@ -220,18 +214,8 @@ constexpr MistakeCase kMistakes[] = {
 };
 
 TEST(Cluster, RefusesMistakes) {
-  for (const MistakeCase& c : kMistakes) {
-    const Json json = parse_json(kTwoKinds, "cluster.json").patch(parse_json(c.patch, c.fact));
-    try {
-      cluster_from_json(json, "cluster.json");
-      ADD_FAILURE() << c.fact << " went unnoticed";
-    } catch (const Error& error) {
-      const Mistake& found = error.mistake();
-      EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
-      EXPECT_EQ(found.where, c.where) << c.fact;
-      EXPECT_FALSE(found.fix.empty()) << c.fact;
-    }
-  }
+  expect_refused(kMistakes, parse_json(kTwoKinds, "cluster.json"),
+                 [](const Json& json) { cluster_from_json(json, "cluster.json"); });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "planner/core/json.h"
 #include "planner/model/fields.h"
 #include "planner/model/model.h"
+#include "tests/support/mistakes.h"
 
 namespace braid {
 namespace {
@@ -137,13 +138,6 @@ TEST(BraidModel, SchemaNamesTheSameFields) {
   EXPECT_EQ(described, known);
 }
 
-struct MistakeCase {
-  const char* fact;
-  const char* patch;  // JSON Patch on the tiny model
-  const char* what;
-  const char* where;
-};
-
 constexpr MistakeCase kMistakes[] = {
     {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.plan"}])",
      "'braid.plan'", "tiny.json"},
@@ -214,18 +208,8 @@ constexpr MistakeCase kMistakes[] = {
 };
 
 TEST(BraidModel, RefusesMistakes) {
-  for (const MistakeCase& c : kMistakes) {
-    const Json json = parse_json(kTiny, "tiny.json").patch(parse_json(c.patch, c.fact));
-    try {
-      model_from_json(json, "tiny.json");
-      ADD_FAILURE() << c.fact << " went unnoticed";
-    } catch (const Error& error) {
-      const Mistake& found = error.mistake();
-      EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
-      EXPECT_EQ(found.where, c.where) << c.fact;
-      EXPECT_FALSE(found.fix.empty()) << c.fact;
-    }
-  }
+  expect_refused(kMistakes, parse_json(kTiny, "tiny.json"),
+                 [](const Json& json) { model_from_json(json, "tiny.json"); });
 }
 
 }  // namespace

@@ -5,16 +5,10 @@
 #include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "tests/plan/sample_plan.h"
+#include "tests/support/mistakes.h"
 
 namespace braid {
 namespace {
-
-struct MistakeCase {
-  const char* fact;
-  const char* patch;  // JSON Patch on the plan of two stages
-  const char* what;
-  const char* where;
-};
 
 constexpr MistakeCase kFileMistakes[] = {
     {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.model"}])",
@@ -184,29 +178,14 @@ constexpr MistakeCase kStrategyMistakes[] = {
      "layer 9 ('head'): selective recomputation", "plan.json: stages[1].strategies[1].recompute"},
 };
 
-void expect_mistake(const MistakeCase& c) {
-  const Json plan = to_json(two_stage_plan());
-  const Json json = plan.patch(parse_json(c.patch, c.fact));
-  try {
-    plan_from_json(json, "plan.json");
-    ADD_FAILURE() << c.fact << " went unnoticed";
-  } catch (const Error& error) {
-    const Mistake& found = error.mistake();
-    EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
-    EXPECT_EQ(found.where, c.where) << c.fact;
-    EXPECT_FALSE(found.fix.empty()) << c.fact;
-  }
+void expect_refused(std::span<const MistakeCase> cases) {
+  expect_refused(cases, to_json(two_stage_plan()),
+                 [](const Json& json) { plan_from_json(json, "plan.json"); });
 }
 
-TEST(PlanVerify, RefusesBadFiles) {
-  for (const MistakeCase& c : kFileMistakes) expect_mistake(c);
-}
-TEST(PlanVerify, RefusesBadPipelines) {
-  for (const MistakeCase& c : kPipelineMistakes) expect_mistake(c);
-}
-TEST(PlanVerify, RefusesBadStrategies) {
-  for (const MistakeCase& c : kStrategyMistakes) expect_mistake(c);
-}
+TEST(PlanVerify, RefusesBadFiles) { expect_refused(kFileMistakes); }
+TEST(PlanVerify, RefusesBadPipelines) { expect_refused(kPipelineMistakes); }
+TEST(PlanVerify, RefusesBadStrategies) { expect_refused(kStrategyMistakes); }
 
 TEST(PlanVerify, AcceptsWhatWasNotBroken) {
   EXPECT_NO_THROW(verify(two_stage_plan(), "plan.json"));

@@ -8,6 +8,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
+#include "tests/support/mistakes.h"
 
 namespace braid {
 namespace {
@@ -154,13 +155,6 @@ TEST(Profile, SchemaNamesTheSameFields) {
   EXPECT_EQ(keys_of(defs["collective"]["properties"]), keys_of(json["collectives"][0]));
 }
 
-struct MistakeCase {
-  const char* fact;
-  const char* patch;  // JSON Patch on the sample
-  const char* what;
-  const char* where;
-};
-
 constexpr MistakeCase kMistakes[] = {
     {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.plan"}])",
      "'braid.plan'", "p.json"},
@@ -195,18 +189,8 @@ constexpr MistakeCase kMistakes[] = {
 };
 
 TEST(Profile, RefusesMistakes) {
-  for (const MistakeCase& c : kMistakes) {
-    const Json json = parse_json(kProfile, "p.json").patch(parse_json(c.patch, c.fact));
-    try {
-      profile_from_json(json, "p.json");
-      ADD_FAILURE() << c.fact << " went unnoticed";
-    } catch (const Error& error) {
-      const Mistake& found = error.mistake();
-      EXPECT_NE(found.what.find(c.what), std::string::npos) << c.fact << ": " << found.what;
-      EXPECT_EQ(found.where, c.where) << c.fact;
-      EXPECT_FALSE(found.fix.empty()) << c.fact;
-    }
-  }
+  expect_refused(kMistakes, parse_json(kProfile, "p.json"),
+                 [](const Json& json) { profile_from_json(json, "p.json"); });
 }
 
 }  // namespace
