@@ -51,12 +51,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--braid", default="build/braid")
     parser.add_argument("--configs", default="configs")
+    parser.add_argument("--only", default="", help="cases whose model and cluster contain this text")
     args = parser.parse_args()
     print("| model | GPUs | memory | batch | even cuts | BMW | exact, 1F1B | exact, any schedule | "
           "BMW's stages | layers of each | α_t | α_m |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     failures = []
     for case in CASES:
+        if args.only not in f"{case[0]} {case[1]}":
+            continue
         answers = [plan(args.braid, case, extra, args.configs) for _, extra in RUNS]
         rates = [a["predicted"]["samples_per_second"] if a else None for a in answers]
         for (slow, a), (fast, b) in zip(zip(RUNS, rates), zip(RUNS[1:], rates[1:])):

@@ -102,11 +102,12 @@ class PlanCheck {
            fmt::format("end this range at {}", plan_.model.num_layers()));
   }
 
-  // A stage without a block would only pass activations on.
+  // A stage without a block would only pass activations on. Merging patches is work enough.
   void check_block(std::size_t i) const {
     const std::vector<int> layers = layers_of(plan_.stages[i]);
     const auto is_block = [&](int layer) {
-      return plan_.model.type_of(layer).shape.kind == LayerKind::block;
+      const LayerKind kind = plan_.model.type_of(layer).shape.kind;
+      return kind == LayerKind::block || kind == LayerKind::merge;
     };
     if (std::ranges::none_of(layers, is_block))
       fail(fmt::format("stages[{}].chunks", i), fmt::format("stage {} has no block", i),
