@@ -47,7 +47,7 @@ double BraidModel::parameters(const Facts& f, const Strategy& s, const StageSite
   }
   if (f.measured != nullptr && f.measured->parameter_bytes)
     return *f.measured->parameter_bytes / 4 / s.tensor_split();
-  double count = static_cast<double>(parameters_per_rank(f.shape, s.tensor_split(), s.ep));
+  auto count = static_cast<double>(parameters_per_rank(f.shape, s.tensor_split(), s.ep));
   // A tied output matrix is a copy of its own when embedding and head live on different stages.
   if (f.shape.tied && site.shape.stages > 1)
     count += std::ceil(static_cast<double>(f.shape.vocab) / s.tensor_split()) *
@@ -63,7 +63,7 @@ double BraidModel::expert_parameters(const Facts& f, const Strategy& s) const {
 void BraidModel::communicate(const Work& w, LayerTime& time) const {
   const LayerShape& shape = w.facts.shape;
   const Strategy& s = w.strategy;
-  const double element = static_cast<double>(bytes_of(settings_.precision));
+  const auto element = static_cast<double>(bytes_of(settings_.precision));
   const double tokens = w.samples * static_cast<double>(shape.tokens) / s.cp;
   const double hidden = tokens * static_cast<double>(shape.hidden) * element;
   const bool repeats = s.recompute == Recompute::full;
@@ -81,8 +81,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   } else if (s.tp > 1 && shape.attention != AttentionKind::none) {
     // Ulysses: q, k, v to heads and the output back to tokens, each a rank's share.
     const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
-    const double width =
-        static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+    const auto width = static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim);
     const double share = tokens / s.tp * width * element / 4;
     const double pass = 4 * network_.all_to_all(share, group, w.where);
     time.forward_tensor = pass;
@@ -120,8 +119,8 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
 // ZeRO and gradient reduction: what runs beside compute, and what it leaves exposed.
 void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   const Strategy& s = w.strategy;
-  const double weight_bytes = static_cast<double>(bytes_of(settings_.precision));
-  const double gradient_bytes = static_cast<double>(bytes_of(settings_.gradient_precision));
+  const auto weight_bytes = static_cast<double>(bytes_of(settings_.precision));
+  const auto gradient_bytes = static_cast<double>(bytes_of(settings_.gradient_precision));
   const GroupShape replicas = replica_group(w.site.mesh, s);
   // Experts are replicated over fewer devices, as far apart as their group is wide.
   const GroupShape expert_replicas{std::max(1, replicas.size / s.ep), replicas.stride * s.ep};
@@ -171,8 +170,8 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
 LayerMemory BraidModel::memory(const Work& w) const {
   const Strategy& s = w.strategy;
   const Facts& f = w.facts;
-  const double weight = static_cast<double>(bytes_of(settings_.precision));
-  const double gradient = static_cast<double>(bytes_of(settings_.gradient_precision));
+  const auto weight = static_cast<double>(bytes_of(settings_.precision));
+  const auto gradient = static_cast<double>(bytes_of(settings_.gradient_precision));
   const double optimizer =
       kMomentBytes + (settings_.precision == Precision::fp32 ? 0 : kMasterBytes);
   const double replicas = s.replicas();

@@ -66,7 +66,7 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
       f.backward_input_ratio = backward_ratio(*f.measured, &ComputeSample::backward_input);
       f.backward_weight_ratio = backward_ratio(*f.measured, &ComputeSample::backward_weight);
     }
-    facts_.push_back(std::move(f));
+    facts_.push_back(f);
   }
 }
 

@@ -233,11 +233,16 @@ double GalvatronCost::outside_memory(const Strategy& s, const GalvatronTask& tas
          at_split(measured.activations, degree(s)) * samples * in_flight + kContextMegabytes;
 }
 
+double GalvatronCost::group_samples(const GalvatronTask& task, int width) const {
+  const std::int64_t micro_batch = task.batch / task.micro_batches;
+  const int stage_devices = devices_ / task.stages;
+  return static_cast<double>(micro_batch) * width / stage_devices;
+}
+
 double GalvatronCost::sequence_buffer(const GalvatronTask& task, int widest) const {
   double largest = 0;
   for (const BlockType& block : blocks_) largest = std::max(largest, block.tokens * block.hidden);
-  const double samples =
-      static_cast<double>(task.batch / task.micro_batches) * widest / (devices_ / task.stages);
+  const double samples = group_samples(task, widest);
   return samples * largest * 4 / kMegabyte * half_;
 }
 
@@ -247,8 +252,7 @@ double GalvatronCost::change(int from, int to, const GalvatronTask& task) const 
   // plans depend on it.
   constexpr double kUnit = 1e-4;
   const int k = std::max(from, to);
-  const double samples =
-      static_cast<double>(task.batch / task.micro_batches) * k / (devices_ / task.stages);
+  const double samples = group_samples(task, k);
   const BlockType& block = blocks_.front();
   return (k - 1.0) / k * samples * block.tokens * block.hidden * 2 / bandwidth(k, true) * kUnit;
 }

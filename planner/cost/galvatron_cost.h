@@ -73,6 +73,8 @@ class GalvatronCost {
     int count = 0;
   };
 
+  // Samples of a micro-batch that a tensor group of this width works on.
+  double group_samples(const GalvatronTask& task, int width) const;
   double bandwidth(int ranks, bool consecutive) const;  // MB/ms
   double pair_bandwidth(int stages) const;
   double sweep(Collective op, int ranks, double megabytes) const;  // ms

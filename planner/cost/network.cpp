@@ -99,7 +99,8 @@ double Network::all_gather(double bytes, GroupShape group, DeviceSpan where) con
   const GroupLink l = link(group, where);
   // Rings inside a node, trees between nodes.
   const int nodes = std::max(1, group.size / l.members_per_node);
-  const int steps = l.members_per_node - 1 + std::bit_width(static_cast<unsigned>(nodes - 1));
+  const auto levels = static_cast<int>(std::bit_width(static_cast<unsigned>(nodes - 1)));
+  const int steps = l.members_per_node - 1 + levels;
   return steps * l.latency + (group.size - 1.0) / group.size * bytes / l.bandwidth;
 }
 

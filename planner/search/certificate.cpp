@@ -20,7 +20,7 @@ Seconds physics_bound(const Model& model, const Cluster& cluster, std::int64_t g
     memory_rate += count * device.memory_bandwidth.value();
     link_rate += count * std::max(nodes.inside.bandwidth, cluster.between.bandwidth).value();
   }
-  const double batch = static_cast<double>(global_batch);
+  const auto batch = static_cast<double>(global_batch);
   const double compute = training_flops(model).value() * batch / peak;
   const double states =
       static_cast<double>(parameters(model)) * Assumptions{}.optimizer_traffic / memory_rate;
@@ -34,7 +34,7 @@ Seconds physics_bound(const Model& model, const Cluster& cluster, std::int64_t g
       const auto bytes = static_cast<double>(boundary_bytes(type.shape, precision).value());
       boundary = boundary == 0 ? bytes : std::min(boundary, bytes);
     }
-    const double gradients = static_cast<double>(parameters(model) * bytes_of(precision));
+    const auto gradients = static_cast<double>(parameters(model) * bytes_of(precision));
     crossing = std::min(2 * boundary * batch, gradients) / link_rate;
   }
   return Seconds(std::max({compute, states, crossing}));
