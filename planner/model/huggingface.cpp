@@ -34,6 +34,7 @@ constexpr std::array kFamilies = {
 
 const Family& family_of(const JsonValue& model_type) {
   std::vector<std::string> names;
+  names.reserve(std::size(kFamilies));
   for (const Family& family : kFamilies) names.emplace_back(family.model_type);
   return kFamilies[model_type.choice(names)];
 }
@@ -153,7 +154,8 @@ Model assemble(const std::vector<Run>& runs) {
 
 Model model_from_huggingface(const Json& json, const std::string& source, std::int64_t sequence) {
   JsonObject object(JsonValue(json, source));
-  const huggingface::Family& family = huggingface::family_of(object.at("model_type"));
+  const JsonValue type = object.at("model_type");
+  const huggingface::Family& family = huggingface::family_of(type);
   huggingface::Config config(json, source);
   Model model = family.read(config);
   model.family = family.model_type;

@@ -65,7 +65,7 @@ TEST(Llama, TakesWhatTheConfigOverrides) {
   const Model model = read(kLlama, R"({"num_key_value_heads": null, "head_dim": 16,
       "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": true,
       "hidden_act": "gelu_pytorch_tanh", "something_new": [1, 2]})");
-  const LayerShape& block = shape(model, "decoder");
+  const LayerShape block = shape(model, "decoder");
   EXPECT_EQ(block.kv_heads, 8);
   EXPECT_EQ(block.head_dim, 16);
   EXPECT_TRUE(block.qkv_bias && block.attention_out_bias && block.ffn_bias);
