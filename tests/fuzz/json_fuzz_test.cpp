@@ -35,6 +35,7 @@ std::vector<std::string> files_in(const std::filesystem::path& folder) {
     paths.push_back(entry.path());
   std::ranges::sort(paths);
   std::vector<std::string> texts;
+  texts.reserve(paths.size());
   for (const auto& path : paths) texts.push_back(read_text(path));
   return texts;
 }

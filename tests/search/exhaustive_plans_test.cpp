@@ -70,7 +70,7 @@ DeviceType device(const std::string& name, double teraflops) {
   return {.name = name,
           .peak_bf16 = FlopsPerSecond(teraflops * 1e12),
           .peak_fp32 = FlopsPerSecond(teraflops * 1e11),
-          .memory = Bytes(80 * 1024 * kMiB),
+          .memory = Bytes(std::int64_t{80} * 1024 * kMiB),
           .memory_bandwidth = BytesPerSecond(teraflops * 6e9)};
 }
 

@@ -154,7 +154,8 @@ class ProblemDice {
       const auto add = [&](const LayerMenu& menu, double times) {
         double most = 0;
         for (const LayerOption& o : menu.options)
-          most = std::max(most, static_cast<double>(o.memory + o.workspace / 4));
+          most = std::max(most,
+                          static_cast<double>(o.memory) + 0.25 * static_cast<double>(o.workspace));
         need += times * most;
       };
       for (const int type : problem.blocks)
