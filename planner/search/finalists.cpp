@@ -49,9 +49,8 @@ std::vector<Finalist> Finalists::ranked() const {
 
 Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution) {
-  Finalist finalist{plan_of(context, built, solution), 0};
+  Finalist finalist{plan_of(context, built, solution)};
   finalist.plan.prediction = price_plan(finalist.plan, context.cost);
-  finalist.bound = without_ties(solution.time, built.configuration.shape.stages);
   return finalist;
 }
 

@@ -11,7 +11,6 @@ namespace braid {
 
 struct Finalist {
   Plan plan;
-  double bound = 0;  // no plan of its configuration is faster
 };
 
 class Finalists {
@@ -35,7 +34,7 @@ class Finalists {
   std::vector<Finalist> finalists_;
 };
 
-// Prices the plan and adds what it proves.
+// The plan that a solution stands for, priced.
 Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution);
 
