@@ -116,9 +116,9 @@ std::vector<std::pair<PipelineShape, std::vector<StageTimes>>> random_problems(i
   while (static_cast<int>(problems.size()) < count) {
     const PipelineShape shape{kKinds[any(0, 3)], any(1, 6), any(1, 12), any(1, 3)};
     if (!schedulable(shape)) continue;
-    std::vector<StageTimes> stages;
-    for (int i = 0; i < shape.stages; ++i) {
-      stages.push_back({seconds(1), seconds(2), seconds(1), seconds(4), seconds(4), seconds(1)});
+    std::vector<StageTimes> stages(static_cast<std::size_t>(shape.stages));
+    for (StageTimes& stage : stages) {
+      stage = {seconds(1), seconds(2), seconds(1), seconds(4), seconds(4), seconds(1)};
     }
     problems.emplace_back(shape, std::move(stages));
   }
