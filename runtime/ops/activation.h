@@ -1,0 +1,15 @@
+#pragma once
+// What stands between the two matrices of a feed-forward.
+
+#include <ATen/core/Tensor.h>
+
+#include "planner/model/layer.h"
+
+namespace braid::ops {
+
+// x [.., width], or [.., 2·width] with the gate's half first where the activation is gated.
+at::Tensor activate(Activation activation, const at::Tensor& x);
+// dx from dy [.., width].
+at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x);
+
+}  // namespace braid::ops

@@ -1,0 +1,16 @@
+#pragma once
+// y = x·Wᵀ + b. Tensors may have any leading dims: x [.., in], W [out, in], y [.., out].
+
+#include <ATen/core/Tensor.h>
+
+namespace braid::ops {
+
+// An undefined bias adds nothing.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+// gradient [out, in] += dyᵀ·x, summed in the gradient's own precision (fp32 under bf16).
+void add_weight_gradient(at::Tensor gradient, const at::Tensor& dy, const at::Tensor& x);
+// gradient [out] += dy summed over its leading dims.
+void add_bias_gradient(at::Tensor gradient, const at::Tensor& dy);
+
+}  // namespace braid::ops

@@ -1,0 +1,28 @@
+#pragma once
+// LayerNorm and RMSNorm over the last dim, statistics in fp32 (fp64 for fp64).
+
+#include <ATen/core/Tensor.h>
+
+namespace braid::ops {
+
+struct LayerNorm {
+  at::Tensor y;
+  at::Tensor statistics;  // [.., 2]: mean and 1/sigma of each row
+};
+LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                     double epsilon);
+// Returns dx; adds to the gradients of weight and bias (either may be undefined: not wanted).
+at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                               const at::Tensor& statistics, const at::Tensor& weight,
+                               at::Tensor weight_gradient, at::Tensor bias_gradient);
+
+struct RmsNorm {
+  at::Tensor y;
+  at::Tensor statistics;  // [.., 1]: 1/rms of each row
+};
+RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                             const at::Tensor& statistics, const at::Tensor& weight,
+                             at::Tensor weight_gradient);
+
+}  // namespace braid::ops
