@@ -11,9 +11,9 @@ namespace braid::ops {
 // Which keys a query sees.
 struct Visibility {
   bool causal = true;
-  std::int64_t window = 0;        // a causal query sees itself and window - 1 before it; 0: all
-  std::int64_t query_begin = 0;   // position of the first query
-  std::int64_t key_begin = 0;     // position of the first key
+  std::int64_t window = 0;       // a causal query sees itself and window - 1 before it; 0: all
+  std::int64_t query_begin = 0;  // position of the first query
+  std::int64_t key_begin = 0;    // position of the first key
 };
 
 // Whether any query of a block of `queries` sees any key of a block of `keys`.

@@ -16,7 +16,8 @@ struct Routed {
 Routed route(const at::Tensor& logits, std::int64_t per_token);
 // The weights of chosen experts, again from the probabilities.
 at::Tensor routed_weights(const at::Tensor& probabilities, const at::Tensor& chosen);
-// Gradient of the logits [rows, experts] (in the probabilities' precision) from that of the weights.
+// Gradient of the logits [rows, experts] (in the probabilities' precision) from that of the
+// weights.
 at::Tensor route_backward(const at::Tensor& dweights, const at::Tensor& probabilities,
                           const at::Tensor& chosen);
 

@@ -1,0 +1,49 @@
+#pragma once
+// The kernels behind attention.h, each over a block in which every query sees some key.
+
+#include <cstdint>
+
+#include "runtime/ops/attention.h"
+
+namespace braid::ops {
+
+// Query i of a block sees the keys from i - before to i + after.
+struct Band {
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+};
+
+// What a kernel may be told of a band.
+bool sees_all(const Band& band, std::int64_t queries, std::int64_t keys);
+bool is_lower_triangle(const Band& band, std::int64_t queries);
+
+// ATen's flash kernel for the CPU: any precision.
+Attended cpu_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                   const Band& band);
+AttentionGradients cpu_flash_backward(const at::Tensor& dout, const at::Tensor& q,
+                                      const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& out, const at::Tensor& lse, double scale,
+                                      const Band& band);
+
+// ATen's flash kernel for GPUs: 16 bits, some head_dims.
+bool cuda_flash_takes(const at::Tensor& q);
+Attended cuda_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                    const Band& band);
+AttentionGradients cuda_flash_backward(const at::Tensor& dout, const at::Tensor& q,
+                                       const at::Tensor& k, const at::Tensor& v,
+                                       const at::Tensor& out, const at::Tensor& lse, double scale,
+                                       const Band& band);
+
+// Matrix products with all scores in memory: any device, any precision.
+Attended plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         double scale, const Band& band);
+AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Tensor& q,
+                                            const at::Tensor& k, const at::Tensor& v,
+                                            const at::Tensor& out, const at::Tensor& lse,
+                                            double scale, const Band& band);
+
+// [queries, keys] bool: the pairs outside the band.
+at::Tensor hidden_pairs(const Band& band, std::int64_t queries, std::int64_t keys,
+                        at::Device device);
+
+}  // namespace braid::ops

@@ -1,0 +1,52 @@
+#include "runtime/ops/embedding.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_put.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/sub.h>
+
+#include <optional>
+#include <vector>
+
+namespace braid::ops {
+
+namespace {
+
+// Ids as rows of this rank's table. Ids that lie elsewhere stand at row 0 and are marked, which
+// keeps every shape independent of the data (and so the GPU from waiting).
+struct LocalRows {
+  at::Tensor rows;       // [n]
+  at::Tensor elsewhere;  // [n, 1] bool
+};
+LocalRows local_rows(const at::Tensor& ids, std::int64_t first, std::int64_t held) {
+  at::Tensor rows = at::sub(ids.reshape({-1}), first);
+  const at::Tensor elsewhere = rows.lt(0).logical_or_(rows.ge(held));
+  rows.masked_fill_(elsewhere, 0);
+  return {rows, elsewhere.unsqueeze(-1)};
+}
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, std::int64_t first) {
+  std::vector<std::int64_t> sizes = ids.sizes().vec();
+  sizes.push_back(table.size(1));
+  if (ids.is_meta() || table.is_meta()) return at::empty(sizes, table.options());
+  const LocalRows local = local_rows(ids, first, table.size(0));
+  return at::index_select(table, 0, local.rows).masked_fill_(local.elsewhere, 0).view(sizes);
+}
+
+void add_embedding_gradient(at::Tensor gradient, const at::Tensor& dy, const at::Tensor& ids,
+                            std::int64_t first) {
+  if (gradient.is_meta() || dy.is_meta()) return;
+  const LocalRows local = local_rows(ids, first, gradient.size(0));
+  const at::Tensor rows =
+      dy.reshape({-1, dy.size(-1)}).to(gradient.scalar_type()).masked_fill(local.elsewhere, 0);
+  if (gradient.is_cuda()) {
+    // Sorts by row and adds in order; index_add_ would add atomically, in any order.
+    gradient.index_put_({local.rows}, rows, /*accumulate=*/true);
+  } else {
+    gradient.index_add_(0, local.rows, rows);
+  }
+}
+
+}  // namespace braid::ops

@@ -1,0 +1,99 @@
+#include "runtime/ops/norm.h"
+
+#include <ATen/ops/_fused_rms_norm.h>
+#include <ATen/ops/_fused_rms_norm_backward.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/sum.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "runtime/ops/precision.h"
+
+namespace braid::ops {
+
+namespace {
+
+at::Tensor empty_statistics(const at::Tensor& x, std::int64_t per_row) {
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = per_row;
+  return at::empty(sizes, x.options().dtype(wide(x.scalar_type())));
+}
+
+// The CPU's LayerNorm keeps its statistics in the weight's type, the GPU's wants the weight in x's.
+at::Tensor as_kernel_wants(const at::Tensor& parameter, const at::Tensor& x) {
+  if (!parameter.defined() || !x.is_cpu()) return parameter;
+  return parameter.to(wide(x.scalar_type()));
+}
+
+at::Tensor sum_of_rows(const at::Tensor& x) {
+  return at::sum(x.reshape({-1, x.size(-1)}), at::IntArrayRef{0});
+}
+
+}  // namespace
+
+LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                     double epsilon) {
+  if (x.is_meta()) return {at::empty(x.sizes(), x.options()), empty_statistics(x, 2)};
+  auto [y, mean, inverse_sigma] =
+      at::native_layer_norm(x, x.sizes().slice(static_cast<std::size_t>(x.dim() - 1)),
+                            as_kernel_wants(weight, x), as_kernel_wants(bias, x), epsilon);
+  return {std::move(y), at::cat({mean, inverse_sigma}, -1)};
+}
+
+at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                               const at::Tensor& statistics, const at::Tensor& weight,
+                               at::Tensor weight_gradient, at::Tensor bias_gradient) {
+  if (x.is_meta()) return at::empty(x.sizes(), x.options());
+  const at::Tensor mean = statistics.narrow(-1, 0, 1).contiguous();
+  const at::Tensor inverse_sigma = statistics.narrow(-1, 1, 1).contiguous();
+  const at::Tensor scale = as_kernel_wants(weight, x);
+  // The kernel learns from a bias only that its gradient has the weight's shape.
+  auto [dx, dweight, dbias] = at::native_layer_norm_backward(
+      dy, x, x.sizes().slice(static_cast<std::size_t>(x.dim() - 1)), mean, inverse_sigma, scale,
+      scale, {true, weight_gradient.defined(), bias_gradient.defined()});
+  if (weight_gradient.defined()) weight_gradient.add_(dweight);
+  if (bias_gradient.defined()) bias_gradient.add_(dbias);
+  return dx;
+}
+
+RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  if (x.is_meta()) return {at::empty(x.sizes(), x.options()), empty_statistics(x, 1)};
+  if (x.is_cuda()) {
+    auto [y, inverse_rms] = at::_fused_rms_norm(x, {x.size(-1)}, weight, epsilon);
+    return {std::move(y), std::move(inverse_rms)};
+  }
+  const at::Tensor exact = x.to(wide(x.scalar_type()));
+  at::Tensor inverse_rms =
+      at::mean(at::mul(exact, exact), at::IntArrayRef{-1}, /*keepdim=*/true).add_(epsilon).rsqrt_();
+  at::Tensor y = at::mul(exact, inverse_rms).to(x.scalar_type()).mul_(weight);
+  return {std::move(y), std::move(inverse_rms)};
+}
+
+at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                             const at::Tensor& statistics, const at::Tensor& weight,
+                             at::Tensor weight_gradient) {
+  if (x.is_meta()) return at::empty(x.sizes(), x.options());
+  if (x.is_cuda()) {
+    auto [dx, dweight] = at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight,
+                                                      {true, weight_gradient.defined()});
+    if (weight_gradient.defined()) weight_gradient.add_(dweight);
+    return dx;
+  }
+  // dx = (g - n·mean(g·n)) / rms with g = dy·weight and n the normalised value.
+  const at::ScalarType precision = wide(x.scalar_type());
+  at::Tensor normalised = at::mul(x.to(precision), statistics);
+  at::Tensor product = at::mul(dy, normalised);
+  if (weight_gradient.defined()) weight_gradient.add_(sum_of_rows(product));
+  const at::Tensor along = at::mean(product.mul_(weight), at::IntArrayRef{-1}, /*keepdim=*/true);
+  at::Tensor dx = at::mul(dy, weight.to(precision));
+  return dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
+}
+
+}  // namespace braid::ops
