@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "planner/core/error.h"
@@ -77,7 +78,8 @@ class [[nodiscard]] Handle {
   std::unique_ptr<Pending> pending_;
 };
 
-// Sums are taken in the order of ranks, in fp32 for bf16: every backend on CPUs gives the same bits.
+// Sums are taken in the order of ranks, in fp32 for bf16: every backend on CPUs gives the same
+// bits.
 class Group {
  public:
   virtual ~Group() = default;
@@ -97,16 +99,18 @@ class Group {
   Handle all_to_all(ConstBuffer in, std::span<const std::int64_t> in_counts, Buffer out,
                     std::span<const std::int64_t> out_counts, std::string_view name);
   Handle broadcast(Buffer buffer, int root, std::string_view name);
-  // Messages between two ranks arrive in the order of sending. These count on their own channel,
-  // not with the collectives.
+  // Messages between two ranks arrive in the order of sending, and both ranks give them the same
+  // name. They count on their own channel, not with the collectives. On CPUs a send that was waited
+  // for has left the buffer; that it arrived is not said.
   Handle send(ConstBuffer buffer, int to, std::string_view name);
   Handle receive(Buffer buffer, int from, std::string_view name);
-  // Sends and receives that progress together. No rank need take part that has none.
+  // Sends and receives that progress together. No rank need take part that has none. The only place
+  // for messages to oneself: the k-th sent is the k-th received.
   Handle exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
                   std::string_view name);
   void barrier(std::string_view name);
 
-  // The group of these ranks, in this order; collective over them alone.
+  // The group of these ranks, in this order; collective over them alone, and it waits for them.
   std::unique_ptr<Group> subgroup(std::span<const int> members, std::string_view name);
   // Collective over all: ranks of one colour (≥ 0) form a group, ordered by key and then by rank. A
   // negative colour takes part in the call and gets nothing.
@@ -128,7 +132,11 @@ class Group {
   virtual void do_barrier(std::string_view name) = 0;
   virtual std::unique_ptr<Group> do_subgroup(std::span<const int> members,
                                              std::string_view name) = 0;
-  // Within this rank's memory.
+  // An all-gather of words in the host's memory. The default suits backends whose devices are
+  // hosts.
+  virtual void do_gather_words(std::span<const std::int64_t> in, std::span<std::int64_t> out,
+                               std::string_view name);
+  // Within this rank's memory; the two may be the same place.
   virtual void do_copy(ConstBuffer from, Buffer to) = 0;
 
  private:
