@@ -18,7 +18,8 @@ constexpr const char* kFormat = "braid.model";
 const std::vector<std::string> kKinds = {"embedding", "block", "merge", "head"};
 const std::vector<std::string> kAttentions = {"none", "causal", "bidirectional", "window"};
 const std::vector<std::string> kNorms = {"layer_norm", "rms_norm"};
-const std::vector<std::string> kActivations = {"gelu", "relu", "swiglu", "geglu"};
+const std::vector<std::string> kActivations = {"gelu",  "relu",      "swiglu",
+                                               "geglu", "gelu_tanh", "geglu_tanh"};
 
 template <class Enum>
 void read_choice(JsonObject& object, const std::string& key,
@@ -30,6 +31,25 @@ template <class Enum>
 void write_choice(Json& json, const std::string& key, const std::vector<std::string>& choices,
                   Enum value, Enum unless) {
   if (value != unless) json[key] = choices[static_cast<std::size_t>(value)];
+}
+
+RotaryScaling read_scaling(JsonObject object) {
+  RotaryScaling scaling;
+  for (const auto& field : kScalingFields)
+    scaling.*field.member = object.number_or(field.name, scaling.*field.member);
+  scaling.original_positions = object.integer_or("original_positions", scaling.original_positions);
+  object.finish();
+  return scaling;
+}
+
+Json write_scaling(const RotaryScaling& scaling) {
+  const RotaryScaling usual;
+  Json json;
+  for (const auto& field : kScalingFields)
+    if (scaling.*field.member != usual.*field.member) json[field.name] = scaling.*field.member;
+  if (scaling.original_positions != usual.original_positions)
+    json["original_positions"] = scaling.original_positions;
+  return json;
 }
 
 LayerType read_type(const JsonValue& value) {
@@ -46,6 +66,10 @@ LayerType read_type(const JsonValue& value) {
         object.integer_or(field.name, shape.*field.member, {.low = 0, .high = field.limit});
   for (const FlagField& field : kFlagFields)
     shape.*field.member = object.boolean_or(field.name, shape.*field.member);
+  for (const auto& field : kNumberFields)
+    shape.*field.member = object.number_or(field.name, shape.*field.member);
+  if (const auto scaling = object.find("rotary_scaling"))
+    shape.rotary_scaling = read_scaling(JsonObject(*scaling));
   object.finish();
   return type;
 }
@@ -63,6 +87,10 @@ Json write_type(const LayerType& type) {
     if (shape.*field.member != usual.*field.member) json[field.name] = shape.*field.member;
   for (const FlagField& field : kFlagFields)
     if (shape.*field.member != usual.*field.member) json[field.name] = shape.*field.member;
+  for (const auto& field : kNumberFields)
+    if (shape.*field.member != usual.*field.member) json[field.name] = shape.*field.member;
+  if (shape.rotary_scaling != usual.rotary_scaling)
+    json["rotary_scaling"] = write_scaling(shape.rotary_scaling);
   return json;
 }
 

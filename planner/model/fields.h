@@ -64,4 +64,24 @@ inline constexpr std::array kFlagFields = {
     FlagField{"pooled", &LayerShape::pooled},
 };
 
+template <class Struct>
+struct NumberField {
+  const char* name;
+  double Struct::*member;  // positive
+};
+
+inline constexpr std::array kNumberFields = {
+    NumberField<LayerShape>{"rotary_base", &LayerShape::rotary_base},
+    NumberField<LayerShape>{"norm_epsilon", &LayerShape::norm_epsilon},
+    NumberField<LayerShape>{"init_std", &LayerShape::init_std},
+    NumberField<LayerShape>{"residual_init_scale", &LayerShape::residual_init_scale},
+};
+
+// Those of "rotary_scaling", beside its "original_positions".
+inline constexpr std::array kScalingFields = {
+    NumberField<RotaryScaling>{"factor", &RotaryScaling::factor},
+    NumberField<RotaryScaling>{"low_frequency", &RotaryScaling::low_frequency},
+    NumberField<RotaryScaling>{"high_frequency", &RotaryScaling::high_frequency},
+};
+
 }  // namespace braid

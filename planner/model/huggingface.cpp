@@ -6,8 +6,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -39,6 +42,15 @@ const Family& family_of(const JsonValue& model_type) {
   return kFamilies[model_type.choice(names)];
 }
 
+// Gelu by the error function, or by one of the spellings of the tanh formula.
+std::optional<Activation> gelu_of(const std::string& name) {
+  if (name == "gelu" || name == "gelu_python") return Activation::gelu;
+  constexpr std::array<std::string_view, 5> kTanh = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast",
+                                                     "gelu_python_tanh", "gelu_accurate"};
+  if (std::ranges::find(kTanh, name) != kTanh.end()) return Activation::gelu_tanh;
+  return std::nullopt;
+}
+
 // "configs/models/llama2-7b.json" is llama2-7b, and so is "llama2-7b/config.json".
 std::string model_name(const std::string& source, const std::string& family) {
   const std::filesystem::path path(source);
@@ -48,6 +60,12 @@ std::string model_name(const std::string& source, const std::string& family) {
 }
 
 }  // namespace
+
+double positive(const JsonValue& value) {
+  const double number = value.number();
+  if (number <= 0) value.fail(fmt::format("{} is out of range", number), "give a positive number");
+  return number;
+}
 
 Config::Config(const Json& json, const std::string& source) : object_(JsonValue(json, source)) {}
 
@@ -81,6 +99,11 @@ double Config::number_or(const std::string& key, double fallback) {
   return found ? found->number(0, static_cast<double>(kMaxWidth)) : fallback;
 }
 
+double Config::positive_or(const std::string& key, double fallback) {
+  const auto found = find(key);
+  return found ? positive(*found) : fallback;
+}
+
 bool Config::flag_or(const std::string& key, bool fallback) {
   return object_.boolean_or(key, fallback);
 }
@@ -105,17 +128,18 @@ std::int64_t Config::head_dim(std::int64_t hidden, const std::string& heads_key)
 Activation Config::plain_activation(const std::string& key, const std::string& fallback) {
   const std::string name = string_or(key, fallback);
   if (name == "relu") return Activation::relu;
-  if (name.starts_with("gelu") || name == "quick_gelu") return Activation::gelu;
+  if (const auto gelu = gelu_of(name)) return *gelu;
   fail(key, fmt::format("the activation '{}' is not known without a gate", name),
-       "choose gelu (or a variant of it) or relu");
+       "choose gelu, gelu_new (or another name of the tanh formula) or relu");
 }
 
 Activation Config::gated_activation(const std::string& key, const std::string& fallback) {
   const std::string name = string_or(key, fallback);
   if (name == "silu" || name == "swish") return Activation::swiglu;
-  if (name.starts_with("gelu")) return Activation::geglu;
+  if (const auto gelu = gelu_of(name))
+    return *gelu == Activation::gelu ? Activation::geglu : Activation::geglu_tanh;
   fail(key, fmt::format("the activation '{}' is not known with a gate", name),
-       "choose silu or gelu (or a variant of it)");
+       "choose silu or gelu, gelu_new (or another name of the tanh formula)");
 }
 
 int Config::layers(const std::string& key) {

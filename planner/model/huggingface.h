@@ -12,6 +12,13 @@
 
 namespace braid::huggingface {
 
+double positive(const JsonValue& value);
+
+struct Rotary {
+  double base = 0;
+  RotaryScaling scaling = {};
+};
+
 // A config as downloaded: unknown keys are tolerated, null means absent, and what a family needs is
 // checked where it is read.
 class Config {
@@ -23,6 +30,7 @@ class Config {
   std::int64_t count_or(const std::string& key, std::int64_t fallback);  // may be zero
   std::vector<std::int64_t> sizes(const std::string& key);  // needed, a list of positive numbers
   double number_or(const std::string& key, double fallback);
+  double positive_or(const std::string& key, double fallback);
   bool flag_or(const std::string& key, bool fallback);
   std::string string_or(const std::string& key, const std::string& fallback);
 
@@ -32,7 +40,9 @@ class Config {
 
   // Width of one head, and an Error unless the heads divide the hidden size.
   std::int64_t head_dim(std::int64_t hidden, const std::string& heads_key);
-  // "gelu_new" and its kin, or "relu"; with a gate "silu" or "gelu".
+  // "rope_theta" and "rope_scaling", or both inside "rope_parameters" (transformers 5).
+  Rotary rotary(double usual_base);
+  // "gelu", "gelu_new" and its kin, or "relu"; with a gate also "silu", but no "relu".
   Activation plain_activation(const std::string& key, const std::string& fallback);
   Activation gated_activation(const std::string& key, const std::string& fallback);
   int layers(const std::string& key);

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/model/huggingface.h"
 
@@ -23,7 +24,9 @@ LayerShape embedding_of(const LayerShape& block, std::int64_t vocab) {
           .tokens = block.tokens,
           .hidden = block.hidden,
           .norm = block.norm,
-          .vocab = vocab};
+          .norm_epsilon = block.norm_epsilon,
+          .vocab = vocab,
+          .init_std = block.init_std};
 }
 
 LayerShape head_of(const LayerShape& block, std::int64_t vocab, bool tied) {
@@ -31,13 +34,22 @@ LayerShape head_of(const LayerShape& block, std::int64_t vocab, bool tied) {
           .tokens = block.tokens,
           .hidden = block.hidden,
           .norm = block.norm,
+          .norm_epsilon = block.norm_epsilon,
           .vocab = vocab,
           .final_norm = true,
-          .tied = tied};
+          .tied = tied,
+          .init_std = block.init_std};
 }
 
+// Where the config classes of the rotary families differ.
+struct RotaryDefaults {
+  double norm_epsilon = 1e-6;
+  double rotary_base = 10'000;
+  std::int64_t head_dim = 0;  // 0: hidden size / heads
+};
+
 // The block that Llama and its successors share: rotary, grouped heads, RMSNorm and a gate.
-LayerShape rotary_block(Config& config, std::int64_t usual_head_dim = 0) {
+LayerShape rotary_block(Config& config, const RotaryDefaults& usual = {}) {
   const std::int64_t hidden = config.size("hidden_size");
   const std::int64_t heads = config.size("num_attention_heads");
   const std::int64_t kv_heads = config.size_or("num_key_value_heads", heads);
@@ -45,9 +57,10 @@ LayerShape rotary_block(Config& config, std::int64_t usual_head_dim = 0) {
     config.fail("num_key_value_heads",
                 fmt::format("{} key-value heads do not divide {} heads", kv_heads, heads),
                 fmt::format("choose a divisor of {}", heads));
-  std::int64_t head_dim = config.size_or("head_dim", usual_head_dim);
+  std::int64_t head_dim = config.size_or("head_dim", usual.head_dim);
   if (head_dim == 0) head_dim = config.head_dim(hidden, "num_attention_heads");
   const std::int64_t reach = config.size("max_position_embeddings");
+  const Rotary rotary = config.rotary(usual.rotary_base);
   return {.tokens = config.sequence(std::min(reach, kLongestUsual)),
           .hidden = hidden,
           .attention = AttentionKind::causal,
@@ -55,9 +68,13 @@ LayerShape rotary_block(Config& config, std::int64_t usual_head_dim = 0) {
           .kv_heads = kv_heads,
           .head_dim = head_dim,
           .rotary = true,
+          .rotary_base = rotary.base,
+          .rotary_scaling = rotary.scaling,
           .ffn = config.size("intermediate_size"),
           .activation = config.gated_activation("hidden_act", "silu"),
-          .norm = NormKind::rms_norm};
+          .norm = NormKind::rms_norm,
+          .norm_epsilon = config.positive_or("rms_norm_eps", usual.norm_epsilon),
+          .init_std = config.positive_or("initializer_range", 0.02)};
 }
 
 Model rotary_model(Config& config, const LayerShape& block) {
@@ -97,7 +114,18 @@ LayerShape biased_block(Config& config, const std::string& hidden_key,
           .ffn = 4 * hidden,
           .qkv_bias = true,
           .attention_out_bias = true,
-          .ffn_bias = true};
+          .ffn_bias = true,
+          .norm_epsilon = config.positive_or("layer_norm_epsilon", 1e-5),
+          .init_std = config.positive_or("initializer_range", 0.02)};
+}
+
+// Scores are divided by the square root of the head's width, whatever the layer.
+void require_usual_scores(Config& config) {
+  constexpr const char* kFix = "plan a GPT-2 that scales its scores in the usual way";
+  if (!config.flag_or("scale_attn_weights", true))
+    config.fail("scale_attn_weights", "attention without scaled scores is not known", kFix);
+  if (config.flag_or("scale_attn_by_inverse_layer_idx", false))
+    config.fail("scale_attn_by_inverse_layer_idx", "scores scaled by layer are not known", kFix);
 }
 
 }  // namespace
@@ -117,7 +145,7 @@ Model mistral(Config& config) {
 }
 
 Model mixtral(Config& config) {
-  LayerShape block = rotary_block(config);
+  LayerShape block = rotary_block(config, {.norm_epsilon = 1e-5, .rotary_base = 1e6});
   block.window = config.size_or("sliding_window", 0);
   block.experts = config.size_or("num_local_experts", 8);
   block.experts_per_token = config.size_or("num_experts_per_tok", 2);
@@ -136,22 +164,25 @@ Model qwen2(Config& config) {
 }
 
 Model qwen3(Config& config) {
-  LayerShape block = rotary_block(config, 128);
+  LayerShape block = rotary_block(config, {.head_dim = 128});
   block.qkv_bias = block.attention_out_bias = config.flag_or("attention_bias", false);
   block.qk_norm = true;
   return with_late_window(config, block);
 }
 
 Model gpt2(Config& config) {
+  require_usual_scores(config);
   LayerShape block = biased_block(config, "n_embd", "n_head");
   const std::int64_t positions = config.size("n_positions");
   block.tokens = config.sequence(std::min(positions, kLongestUsual));
   block.ffn = config.size_or("n_inner", block.ffn);
   block.activation = config.plain_activation("activation_function", "gelu_new");
+  const int layers = config.layers("n_layer");
+  block.residual_init_scale = 1 / std::sqrt(2.0 * layers);
   const std::int64_t vocab = config.size("vocab_size");
   LayerShape embedding = embedding_of(block, vocab);
   embedding.positions = positions;
-  return decoder_model(embedding, block, config.layers("n_layer"),
+  return decoder_model(embedding, block, layers,
                        head_of(block, vocab, config.flag_or("tie_word_embeddings", true)));
 }
 
@@ -167,6 +198,8 @@ Model opt(Config& config) {
   block.tokens = config.sequence(std::min(reach, kLongestUsual));
   block.ffn = config.size("ffn_dim");
   block.activation = config.plain_activation("activation_function", "relu");
+  block.norm_epsilon = 1e-5;  // not configurable there
+  block.init_std = config.positive_or("init_std", 0.02);
   const bool bias = config.flag_or("enable_bias", true);
   block.qkv_bias = block.attention_out_bias = block.ffn_bias = bias;
   const std::int64_t vocab = config.size("vocab_size");
@@ -184,6 +217,7 @@ Model bloom(Config& config) {
                                   config.either("n_head", "num_attention_heads"));
   block.tokens = config.sequence(config.size_or("seq_length", 2048));  // ALiBi sets no maximum
   block.ffn = config.size_or("n_inner", block.ffn);
+  block.activation = Activation::gelu_tanh;
   const std::int64_t vocab = config.size("vocab_size");
   LayerShape embedding = embedding_of(block, vocab);
   embedding.embedding_norm = true;

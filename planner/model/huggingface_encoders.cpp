@@ -49,20 +49,28 @@ Patches patches_of(Config& config, std::int64_t usual_patch) {
   return {.side = image / patch, .inputs = patch * patch * pixels("num_channels", 3)};
 }
 
-LayerShape classifier(std::int64_t tokens, std::int64_t hidden, std::int64_t labels) {
+// BERT and ViT: 1e-12, Swin: 1e-5.
+void read_norm_and_init(Config& config, double usual_epsilon, LayerShape& block) {
+  block.norm_epsilon = config.positive_or("layer_norm_eps", usual_epsilon);
+  block.init_std = config.positive_or("initializer_range", 0.02);
+}
+
+LayerShape classifier(const LayerShape& last_block, std::int64_t labels) {
   return {.kind = LayerKind::head,
-          .tokens = tokens,
-          .hidden = hidden,
+          .tokens = last_block.tokens,
+          .hidden = last_block.hidden,
+          .norm_epsilon = last_block.norm_epsilon,
           .vocab = labels,
           .final_norm = true,
           .head_bias = true,
-          .pooled = true};
+          .pooled = true,
+          .init_std = last_block.init_std};
 }
 
 // "relu", "gelu", "gated-gelu" or "gated-silu".
 Activation t5_activation(Config& config) {
   const std::string text = config.string_or("feed_forward_proj", "relu");
-  if (text == "gated-gelu") return Activation::geglu;
+  if (text == "gated-gelu") return Activation::geglu_tanh;
   if (text == "gated-silu") return Activation::swiglu;
   return config.plain_activation("feed_forward_proj", "relu");
 }
@@ -84,6 +92,7 @@ LayerShape swin_block(Config& config, const Stage& stage) {
   block.position_bias = (2 * stage.window - 1) * (2 * stage.window - 1);
   block.qkv_bias = config.flag_or("qkv_bias", true);
   block.activation = config.plain_activation("hidden_act", "gelu");
+  read_norm_and_init(config, 1e-5, block);
   return block;
 }
 
@@ -102,22 +111,27 @@ Model bert(Config& config) {
   const std::int64_t reach = config.size("max_position_embeddings");
   block.tokens = config.sequence(std::min<std::int64_t>(reach, 512));
   block.activation = config.plain_activation("hidden_act", "gelu");
+  read_norm_and_init(config, 1e-12, block);
   const std::int64_t vocab = config.size("vocab_size");
   const LayerShape embedding = {.kind = LayerKind::embedding,
                                 .tokens = block.tokens,
                                 .hidden = hidden,
+                                .norm_epsilon = block.norm_epsilon,
                                 .vocab = vocab,
                                 .positions = reach,
                                 .token_types = config.count_or("type_vocab_size", 2),
-                                .embedding_norm = true};
+                                .embedding_norm = true,
+                                .init_std = block.init_std};
   const LayerShape head = {.kind = LayerKind::head,
                            .tokens = block.tokens,
                            .hidden = hidden,
                            .activation = block.activation,
+                           .norm_epsilon = block.norm_epsilon,
                            .vocab = vocab,
                            .head_dense = hidden,
                            .head_bias = true,
-                           .tied = config.flag_or("tie_word_embeddings", true)};
+                           .tied = config.flag_or("tie_word_embeddings", true),
+                           .init_std = block.init_std};
   return assemble({{.type = {"embedding", embedding}},
                    {.type = {"encoder", block}, .count = config.layers("num_hidden_layers")},
                    {.type = {"head", head}}});
@@ -133,7 +147,8 @@ Model t5(Config& config) {
                         .head_dim = config.size("d_kv"),  // heads × d_kv need not be d_model
                         .ffn = config.size("d_ff"),
                         .activation = t5_activation(config),
-                        .norm = NormKind::rms_norm};
+                        .norm = NormKind::rms_norm,
+                        .norm_epsilon = config.positive_or("layer_norm_epsilon", 1e-6)};
   LayerShape decoder = encoder;
   decoder.attention = AttentionKind::causal;
   decoder.tokens = config.size_or("braid_decoder_sequence", encoder.tokens);
@@ -147,12 +162,14 @@ Model t5(Config& config) {
       // One table for all blocks of a stack, so two in all.
       .position_bias = 2 * config.size_or("relative_attention_num_buckets", 32),
       .norm = NormKind::rms_norm,
+      .norm_epsilon = encoder.norm_epsilon,
       .vocab = vocab,
       .final_norm = true};
   const LayerShape head = {.kind = LayerKind::head,
                            .tokens = decoder.tokens,
                            .hidden = encoder.hidden,
                            .norm = NormKind::rms_norm,
+                           .norm_epsilon = encoder.norm_epsilon,
                            .vocab = vocab,
                            .final_norm = true,
                            .tied = config.flag_or("tie_word_embeddings", true)};
@@ -173,15 +190,17 @@ Model vit(Config& config) {
   block.tokens = patches.side * patches.side + 1;
   block.qkv_bias = config.flag_or("qkv_bias", true);
   block.activation = config.plain_activation("hidden_act", "gelu");
+  read_norm_and_init(config, 1e-12, block);
   const LayerShape embedding = {.kind = LayerKind::embedding,
                                 .tokens = block.tokens,
                                 .hidden = hidden,
                                 .positions = block.tokens,
                                 .patch_inputs = patches.inputs,
-                                .class_token = true};
+                                .class_token = true,
+                                .init_std = block.init_std};
   return assemble({{.type = {"embedding", embedding}},
                    {.type = {"encoder", block}, .count = config.layers("num_hidden_layers")},
-                   {.type = {"head", classifier(block.tokens, hidden, config.labels())}}});
+                   {.type = {"head", classifier(block, config.labels())}}});
 }
 
 Model swin(Config& config) {
@@ -200,7 +219,8 @@ Model swin(Config& config) {
                           .tokens = tokens,
                           .hidden = stage.hidden,
                           .patch_inputs = patches.inputs,
-                          .embedding_norm = true};
+                          .embedding_norm = true,
+                          .init_std = config.positive_or("initializer_range", 0.02)};
   if (config.flag_or("use_absolute_embeddings", false)) embedding.positions = tokens;
   std::vector<Run> runs = {{.type = {"embedding", embedding}}};
   for (std::size_t i = 0; i < depths.size(); ++i) {
@@ -221,12 +241,13 @@ Model swin(Config& config) {
                              {.kind = LayerKind::merge,
                               .tokens = stage.side * stage.side,
                               .hidden = stage.hidden,
-                              .merge_outputs = 2 * stage.hidden}}});
+                              .merge_outputs = 2 * stage.hidden,
+                              .init_std = embedding.init_std}}});
     stage.side /= 2;
     stage.hidden *= 2;
   }
-  runs.push_back(
-      {.type = {"head", classifier(stage.side * stage.side, stage.hidden, config.labels())}});
+  const LayerShape head = classifier(runs.back().type.shape, config.labels());
+  runs.push_back({.type = {"head", head}});
   return assemble(runs);
 }
 

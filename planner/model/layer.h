@@ -18,11 +18,41 @@ enum class LayerKind {
 
 enum class AttentionKind { none, causal, bidirectional, window };
 enum class NormKind { layer_norm, rms_norm };
-enum class Activation { gelu, relu, swiglu, geglu };  // the gated ones have a third matrix
+enum class Activation {
+  gelu,  // x Φ(x)
+  relu,
+  swiglu,      // the gated ones have a third matrix
+  geglu,       // a gate of gelu
+  gelu_tanh,   // Φ by its tanh formula (GPT-2)
+  geglu_tanh,  // a gate of gelu_tanh (T5 1.1)
+};
 
 constexpr bool is_gated(Activation activation) {
-  return activation == Activation::swiglu || activation == Activation::geglu;
+  switch (activation) {
+    case Activation::swiglu:
+    case Activation::geglu:
+    case Activation::geglu_tanh:
+      return true;
+    case Activation::gelu:
+    case Activation::relu:
+    case Activation::gelu_tanh:
+      return false;
+  }
+  return false;
 }
+
+// Rotary frequencies stretched to reach further than the positions trained at first. A frequency
+// that turns fewer than `low_frequency` times within `original_positions` is divided by `factor`,
+// one that turns more than `high_frequency` times stays, and in between the two are blended
+// (Llama 3.1). Without original positions all frequencies are divided (linear scaling).
+struct RotaryScaling {
+  double factor = 1;  // 1: no scaling
+  double low_frequency = 1;
+  double high_frequency = 4;
+  std::int64_t original_positions = 0;
+
+  bool operator==(const RotaryScaling&) const = default;
+};
 
 struct LayerShape {
   LayerKind kind = LayerKind::block;
@@ -41,6 +71,8 @@ struct LayerShape {
   std::int64_t position_bias = 0;  // entries of a learned relative-position table, per head; where
                                    // all blocks share one (T5), the embedding holds it
   bool rotary = false;             // rotary position embedding on q and k
+  double rotary_base = 10'000;     // pair i of a head turns by rotary_base^(-2i / head_dim) a token
+  RotaryScaling rotary_scaling = {};
 
   // Feed-forward; experts > 0 makes it a mixture with `experts_per_token` of them active.
   std::int64_t ffn = 0;
@@ -55,6 +87,7 @@ struct LayerShape {
   bool ffn_bias = false;
   bool qk_norm = false;  // an RMSNorm over each head of q and k (Qwen3)
   NormKind norm = NormKind::layer_norm;
+  double norm_epsilon = 1e-5;  // added to the variance, of qk_norm too
 
   // Embedding and head.
   std::int64_t vocab = 0;            // rows of the table, or classes of a classifier
@@ -72,6 +105,11 @@ struct LayerShape {
   bool pooled = false;  // head: one prediction per sample, not per token
 
   std::int64_t merge_outputs = 0;  // merge: width after the merge (4h in, this out)
+
+  // A training run's first weights: matrices and tables are normal with this deviation; those that
+  // write to the residual stream (attention's output, feed-forward's second) times the scale.
+  double init_std = 0.02;
+  double residual_init_scale = 1;  // GPT-2: 1 / √(2 × blocks)
 
   bool operator==(const LayerShape&) const = default;
 };

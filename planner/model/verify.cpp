@@ -28,6 +28,8 @@ class TypeCheck {
       require(size >= 0 && size <= field.limit, field.name, fmt::format("{} is out of range", size),
               fmt::format("write a number from 0 to {}", field.limit));
     }
+    for (const auto& field : kNumberFields) require_positive(field.name, shape.*field.member);
+    check_scaling(shape.rotary_scaling);
     require_positive("tokens", shape.tokens);
     require_positive("hidden", shape.hidden);
     switch (shape.kind) {
@@ -55,6 +57,24 @@ class TypeCheck {
 
   void require_positive(const std::string& field, std::int64_t size) const {
     require(size > 0, field, fmt::format("{} is {}", field, size), "give a positive number");
+  }
+
+  void require_positive(const std::string& field, double number) const {
+    require(std::isfinite(number) && number > 0, field, fmt::format("{} is {}", field, number),
+            "give a positive number");
+  }
+
+  void check_scaling(const RotaryScaling& scaling) const {
+    for (const auto& field : kScalingFields)
+      require_positive(fmt::format("rotary_scaling.{}", field.name), scaling.*field.member);
+    require(scaling.original_positions >= 0 && scaling.original_positions <= kMaxCount,
+            "rotary_scaling.original_positions",
+            fmt::format("{} is out of range", scaling.original_positions),
+            fmt::format("write a number from 0 to {}", kMaxCount));
+    require(scaling.low_frequency < scaling.high_frequency, "rotary_scaling.high_frequency",
+            fmt::format("the high frequency {} does not exceed the low one, {}",
+                        scaling.high_frequency, scaling.low_frequency),
+            fmt::format("give more than {}", scaling.low_frequency));
   }
 
   void check_embedding(const LayerShape& shape) const {

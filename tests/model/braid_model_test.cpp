@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "planner/core/error.h"
@@ -83,6 +85,29 @@ TEST(BraidModel, RoundTripsByteForByte) {
   EXPECT_EQ(to_json(model).dump(2), kTiny);
 }
 
+// Numbers whose shortest decimal form is long, or has another type than a double's.
+TEST(BraidModel, KeepsNumbersToTheLastBit) {
+  Model model = model_from_json(parse_json(kTiny, "tiny.json"), "tiny.json");
+  LayerShape& block = model.types[1].shape;
+  block.norm_epsilon = 1.0 / 3;
+  block.rotary_base = 500'000;
+  block.init_std = std::numeric_limits<double>::min();
+  block.residual_init_scale = 1 / std::sqrt(24.0);
+  block.rotary_scaling = {.factor = 0.1 + 0.2, .high_frequency = 1e9, .original_positions = 8192};
+  block.activation = Activation::geglu_tanh;
+  const std::string written = to_json(model).dump(2);
+  const Model again = model_from_json(parse_json(written, "again"), "again");
+  EXPECT_EQ(again.types[1].shape, block);
+}
+
+TEST(BraidModel, LeavesOutOfTheScalingWhatIsUsual) {
+  Json json = parse_json(kTiny, "tiny.json");
+  json["types"][1]["rotary_scaling"] = {{"factor", 2.0}};
+  const Model model = model_from_json(json, "tiny.json");
+  EXPECT_EQ(model.types[1].shape.rotary_scaling, RotaryScaling{.factor = 2});
+  EXPECT_EQ(to_json(model), json);
+}
+
 TEST(BraidModel, HoldsEveryShippedModel) {
   for (const auto& entry :
        std::filesystem::directory_iterator(source_dir() / "configs" / "models")) {
@@ -114,7 +139,12 @@ consteval std::size_t num_members() {
 // A field that the file format forgot would be lost in a round trip.
 TEST(BraidModel, KnowsEveryFieldOfAShape) {
   constexpr std::size_t kEnumerations = 4;  // kind, attention, activation, norm
-  EXPECT_EQ(kSizeFields.size() + kFlagFields.size() + kEnumerations, num_members<LayerShape>());
+  constexpr std::size_t kStructs = 1;       // rotary_scaling
+  EXPECT_EQ(
+      kSizeFields.size() + kFlagFields.size() + kNumberFields.size() + kEnumerations + kStructs,
+      num_members<LayerShape>());
+  constexpr std::size_t kSizes = 1;  // original_positions
+  EXPECT_EQ(kScalingFields.size() + kSizes, num_members<RotaryScaling>());
 }
 
 TEST(BraidModel, TakesAnotherSequence) {
@@ -123,19 +153,35 @@ TEST(BraidModel, TakesAnotherSequence) {
   for (int i = 0; i < model.num_layers(); ++i) EXPECT_EQ(model.type_of(i).shape.tokens, 32);
 }
 
+std::set<std::string> keys(const Json& object) {
+  std::set<std::string> all;
+  for (const auto& [key, value] : object.items()) all.insert(key);
+  return all;
+}
+
 TEST(BraidModel, SchemaNamesTheSameFields) {
   const Json schema = read_json(source_dir() / "schemas" / "model.schema.json");
-  std::set<std::string> described;
-  for (const auto& [key, value] : schema["$defs"]["type"]["properties"].items())
-    described.insert(key);
-  std::set<std::string> known = {"name", "kind", "attention", "activation", "norm"};
+  const Json& properties = schema["$defs"]["type"]["properties"];
+  std::set<std::string> known = {"name",       "kind", "attention",
+                                 "activation", "norm", "rotary_scaling"};
   for (const SizeField& field : kSizeFields) {
     known.insert(field.name);
-    EXPECT_EQ(schema["$defs"]["type"]["properties"][field.name]["maximum"], field.limit)
-        << field.name;
+    EXPECT_EQ(properties[field.name]["maximum"], field.limit) << field.name;
   }
   for (const FlagField& field : kFlagFields) known.insert(field.name);
-  EXPECT_EQ(described, known);
+  for (const auto& field : kNumberFields) {
+    known.insert(field.name);
+    EXPECT_EQ(properties[field.name]["default"], LayerShape().*field.member) << field.name;
+  }
+  EXPECT_EQ(keys(properties), known);
+
+  const Json& scaling = schema["$defs"]["rotary_scaling"]["properties"];
+  std::set<std::string> known_of_scaling = {"original_positions"};
+  for (const auto& field : kScalingFields) {
+    known_of_scaling.insert(field.name);
+    EXPECT_EQ(scaling[field.name]["default"], RotaryScaling().*field.member) << field.name;
+  }
+  EXPECT_EQ(keys(scaling), known_of_scaling);
 }
 
 constexpr MistakeCase kMistakes[] = {
@@ -196,6 +242,27 @@ constexpr MistakeCase kMistakes[] = {
      R"([{"op": "add", "path": "/types/2/tied", "value": true},
          {"op": "replace", "path": "/types/2/vocab", "value": 11}])",
      "a tied head has another shape", "tiny.json: layers"},
+    {"an epsilon of zero", R"([{"op": "add", "path": "/types/1/norm_epsilon", "value": 0}])",
+     "norm_epsilon is 0", "tiny.json: types[1].norm_epsilon"},
+    {"a negative deviation", R"([{"op": "add", "path": "/types/0/init_std", "value": -0.02}])",
+     "init_std is -0.02", "tiny.json: types[0].init_std"},
+    {"a rotary base in quotes",
+     R"([{"op": "add", "path": "/types/1/rotary_base", "value": "10000"}])", "expected a number",
+     "tiny.json: types[1].rotary_base"},
+    {"a scaling by zero",
+     R"([{"op": "add", "path": "/types/1/rotary_scaling", "value": {"factor": 0}}])",
+     "rotary_scaling.factor is 0", "tiny.json: types[1].rotary_scaling.factor"},
+    {"a misspelt key of the scaling",
+     R"([{"op": "add", "path": "/types/1/rotary_scaling", "value": {"facto": 2}}])",
+     "did you mean 'factor'", "tiny.json: types[1].rotary_scaling"},
+    {"a scaling without room between its frequencies",
+     R"([{"op": "add", "path": "/types/1/rotary_scaling",
+          "value": {"low_frequency": 4, "original_positions": 8}}])",
+     "the high frequency 4 does not exceed the low one, 4",
+     "tiny.json: types[1].rotary_scaling.high_frequency"},
+    {"a scaling from a negative length",
+     R"([{"op": "add", "path": "/types/1/rotary_scaling", "value": {"original_positions": -1}}])",
+     "-1 is out of range", "tiny.json: types[1].rotary_scaling.original_positions"},
     {"more parameters than can be counted",
      R"([{"op": "replace", "path": "/types/0/hidden", "value": 1048576},
          {"op": "replace", "path": "/types/1/hidden", "value": 1048576},

@@ -54,7 +54,8 @@ TEST(Llama, HasGroupedRotaryHeadsAndNoBias) {
                                .rotary = true,
                                .ffn = 128,
                                .activation = Activation::swiglu,
-                               .norm = NormKind::rms_norm};
+                               .norm = NormKind::rms_norm,
+                               .norm_epsilon = 1e-6};
   EXPECT_EQ(shape(model, "decoder"), expected);
   EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 1, 2}));
   EXPECT_EQ(model.family, "llama");
@@ -69,7 +70,7 @@ TEST(Llama, TakesWhatTheConfigOverrides) {
   EXPECT_EQ(block.kv_heads, 8);
   EXPECT_EQ(block.head_dim, 16);
   EXPECT_TRUE(block.qkv_bias && block.attention_out_bias && block.ffn_bias);
-  EXPECT_EQ(block.activation, Activation::geglu);
+  EXPECT_EQ(block.activation, Activation::geglu_tanh);
   EXPECT_TRUE(shape(model, "head").tied);
 }
 
@@ -144,7 +145,7 @@ TEST(T5, HasTwoStacks) {
   EXPECT_EQ(shape(model, "head").tokens, 4);
   EXPECT_EQ(shape(model, "encoder").activation, Activation::relu);
   EXPECT_EQ(shape(read(kT5, R"({"feed_forward_proj": "gated-gelu"})"), "decoder").activation,
-            Activation::geglu);
+            Activation::geglu_tanh);
 }
 
 TEST(T5, AtAnotherLengthKeepsAShorterDecoder) {
@@ -166,6 +167,116 @@ TEST(Swin, HalvesTheImageBetweenStages) {
   EXPECT_EQ(shape(model, "stage1").position_bias, 169);
   EXPECT_EQ(shape(model, "stage2").tokens, 49);
   EXPECT_EQ(shape(model, "stage2").hidden, 64);
+}
+
+// Defaults of the config classes of transformers 5.
+struct NumbersCase {
+  const char* fact;
+  const char* base;
+  const char* changes;
+  double norm_epsilon;
+  double rotary_base;
+  double init_std;
+};
+
+constexpr NumbersCase kNumbers[] = {
+    {"llama as it is", kLlama, "{}", 1e-6, 1e4, 0.02},
+    {"mixtral as it is", kLlama, R"({"model_type": "mixtral"})", 1e-5, 1e6, 0.02},
+    {"qwen3 as it is", kLlama, R"({"model_type": "qwen3"})", 1e-6, 1e4, 0.02},
+    {"null is absent", kLlama, R"({"rope_theta": null, "rms_norm_eps": null})", 1e-6, 1e4, 0.02},
+    {"llama with its own", kLlama,
+     R"({"rms_norm_eps": 1e-5, "rope_theta": 5e5, "initializer_range": 0.01})", 1e-5, 5e5, 0.01},
+    {"a base beside a scaling", kLlama,
+     R"({"rope_theta": 5e5, "rope_scaling": {"rope_type": "default"}})", 1e-6, 5e5, 0.02},
+    {"a base inside the parameters", kLlama,
+     R"({"rope_parameters": {"rope_theta": 2e7, "rope_type": "default"}})", 1e-6, 2e7, 0.02},
+    {"gpt2 as it is", kGpt2, "{}", 1e-5, 1e4, 0.02},
+    {"gpt2 with its own", kGpt2, R"({"layer_norm_epsilon": 1e-6, "initializer_range": 0.01})", 1e-6,
+     1e4, 0.01},
+    {"opt's epsilon is fixed", kOpt, R"({"layer_norm_epsilon": 1e-6, "init_std": 0.006})", 1e-5,
+     1e4, 0.006},
+    {"bert as it is", kBert, "{}", 1e-12, 1e4, 0.02},
+    {"t5 as it is", kT5, "{}", 1e-6, 1e4, 0.02},
+};
+
+TEST(Numbers, AreTheConfigsOrTheFamilys) {
+  for (const NumbersCase& c : kNumbers) {
+    const Model model = read(c.base, c.changes);
+    EXPECT_EQ(model.type_of(1).shape.rotary_base, c.rotary_base) << c.fact;
+    for (const LayerType& type : model.types) {
+      EXPECT_EQ(type.shape.norm_epsilon, c.norm_epsilon) << c.fact << ": " << type.name;
+      EXPECT_EQ(type.shape.init_std, c.init_std) << c.fact << ": " << type.name;
+    }
+  }
+}
+
+// Where a layer has no norm of the config's, its epsilon stays the usual one.
+TEST(Numbers, OfImageModelsReachEveryNormThatHasThem) {
+  const Model vit = read(kVit, R"({"initializer_range": 0.01})");
+  for (const LayerType& type : vit.types) EXPECT_EQ(type.shape.init_std, 0.01) << type.name;
+  EXPECT_EQ(shape(vit, "encoder").norm_epsilon, 1e-12);
+  EXPECT_EQ(shape(vit, "head").norm_epsilon, 1e-12);
+  const Model swin = read(kSwin, R"({"layer_norm_eps": 1e-6, "initializer_range": 0.01})");
+  for (const LayerType& type : swin.types) EXPECT_EQ(type.shape.init_std, 0.01) << type.name;
+  EXPECT_EQ(shape(swin, "embedding").norm_epsilon, 1e-5);
+  EXPECT_EQ(shape(swin, "stage2").norm_epsilon, 1e-6);
+  EXPECT_EQ(shape(swin, "merge1").norm_epsilon, 1e-5);
+  EXPECT_EQ(shape(swin, "head").norm_epsilon, 1e-6);
+}
+
+struct ScalingCase {
+  const char* fact;
+  const char* changes;
+  RotaryScaling expected;
+};
+
+constexpr ScalingCase kScalings[] = {
+    {"none", "{}", {}},
+    {"null is none", R"({"rope_scaling": null})", {}},
+    {"default is none", R"({"rope_parameters": {"rope_type": "default", "factor": 8.0}})", {}},
+    {"linear, under the old key",
+     R"({"rope_scaling": {"type": "linear", "factor": 2.0}})",
+     {.factor = 2}},
+    {"llama3",
+     R"({"rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 2.0,
+         "high_freq_factor": 8.0, "original_max_position_embeddings": 64}})",
+     {.factor = 32, .low_frequency = 2, .high_frequency = 8, .original_positions = 64}},
+    {"llama3 from all positions, inside the parameters",
+     R"({"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8,
+         "low_freq_factor": 1, "high_freq_factor": 4}})",
+     {.factor = 8, .original_positions = 256}},
+};
+
+TEST(RotaryScalings, AreReadFromEitherDictionary) {
+  for (const ScalingCase& c : kScalings)
+    EXPECT_EQ(shape(read(kLlama, c.changes), "decoder").rotary_scaling, c.expected) << c.fact;
+}
+
+struct ActivationCase {
+  const char* base;
+  const char* changes;
+  Activation expected;
+};
+
+constexpr ActivationCase kActivations[] = {
+    {kBert, "{}", Activation::gelu},
+    {kBert, R"({"hidden_act": "gelu_python"})", Activation::gelu},
+    {kBert, R"({"hidden_act": "gelu_fast"})", Activation::gelu_tanh},
+    {kBert, R"({"hidden_act": "relu"})", Activation::relu},
+    {kGpt2, "{}", Activation::gelu_tanh},
+    {kGpt2, R"({"activation_function": "gelu"})", Activation::gelu},
+    {kLlama, R"({"hidden_act": "gelu"})", Activation::geglu},
+    {kT5, R"({"feed_forward_proj": "gated-silu"})", Activation::swiglu},
+};
+
+TEST(Activations, TellTheTwoFormulasOfGeluApart) {
+  for (const ActivationCase& c : kActivations)
+    EXPECT_EQ(read(c.base, c.changes).type_of(1).shape.activation, c.expected) << c.changes;
+}
+
+TEST(Gpt2, ShrinksTheFirstWeightsOfTheResidualStreamByDepth) {
+  EXPECT_EQ(shape(read(kGpt2), "decoder").residual_init_scale, 0.5);  // 1 / √(2 × 2)
+  EXPECT_EQ(shape(read(kLlama), "decoder").residual_init_scale, 1);
 }
 
 TEST(ModelSequence, IsCappedForLongContextConfigs) {
@@ -216,6 +327,22 @@ constexpr MistakeCase kMistakes[] = {
      "5 experts a token", "config.json: num_experts_per_tok", "at most 4"},
     {"an unknown gated activation", kLlama, R"({"hidden_act": "tanh"})", 0, "'tanh'",
      "config.json: hidden_act", "silu or gelu"},
+    {"a gelu by the logistic function", kBert, R"({"hidden_act": "quick_gelu"})", 0, "'quick_gelu'",
+     "config.json: hidden_act", "gelu_new"},
+    {"an epsilon of zero", kLlama, R"({"rms_norm_eps": 0})", 0, "0 is out of range",
+     "config.json: rms_norm_eps", "positive"},
+    {"a rotary scaling nobody computes", kLlama,
+     R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}})", 0, "'yarn'",
+     "config.json: rope_scaling.rope_type", "default, linear or llama3"},
+    {"a rotary scaling without its factor", kLlama, R"({"rope_scaling": {"type": "linear"}})", 0,
+     "'factor' is missing", "config.json: rope_scaling", "add \"factor\""},
+    {"rotary positions that differ between layers", kLlama,
+     R"({"rope_parameters": {"full_attention": {"rope_theta": 10000.0}}})", 0,
+     "differ between layers", "config.json: rope_parameters.full_attention", "one set"},
+    {"scores without a scale", kGpt2, R"({"scale_attn_weights": false})", 0,
+     "without scaled scores", "config.json: scale_attn_weights", "usual way"},
+    {"scores scaled by layer", kGpt2, R"({"scale_attn_by_inverse_layer_idx": true})", 0,
+     "scaled by layer", "config.json: scale_attn_by_inverse_layer_idx", "usual way"},
     {"an unknown activation", kGpt2, R"({"activation_function": "silu"})", 0, "'silu'",
      "config.json: activation_function", "relu"},
     {"a flag that is a number", kLlama, R"({"tie_word_embeddings": 1})", 0,
