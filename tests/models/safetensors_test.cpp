@@ -89,6 +89,7 @@ TEST(Safetensors, AFileWithoutTensorsIsSound) {
   const ScratchFolder folder;
   write_safetensors(folder / "a", {});
   EXPECT_TRUE(SafetensorsFile(folder / "a").names().empty());
+  EXPECT_EQ(read_bytes(folder / "a"), with_length("{}      ", ""));
 }
 
 TEST(Safetensors, RefusesDamagedFiles) {

@@ -1,0 +1,65 @@
+#pragma once
+// What a model is trained on: samples of tokens, found by number. Which sample comes when depends
+// on the position in training alone, never on the layout of the ranks, so that every plan sees the
+// same batches and a resumed run goes on where it stopped.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/train/permutation.h"
+
+namespace braid::train {
+
+// Reading is const and safe from several threads: ranks may be threads of one process.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual std::int64_t samples() const = 0;  // 0: endless
+  // Fills sequence + 1 tokens: inputs are [0, sequence), labels [1, sequence + 1). `index` lies
+  // below samples().
+  virtual void read(std::int64_t index, std::span<std::int64_t> tokens) const = 0;
+  // The least vocabulary that holds every id. The first call may read all of the data.
+  virtual std::int64_t vocabulary() const = 0;
+  virtual std::string describe() const = 0;  // for people
+};
+
+// Endless and learnable. A token follows from the one before it by a fixed permutation of the
+// vocabulary, except that every kNoise-th on average is drawn evenly from the vocabulary. All
+// tokens are equally frequent, so that a model that learns nothing stays at a loss of
+// ln(vocabulary), and one that learns all there is reaches about ln(vocabulary) / kNoise + 0.4.
+inline constexpr int kNoise = 8;
+std::unique_ptr<Dataset> synthetic(std::int64_t vocabulary, std::uint64_t seed);
+
+// A file's bytes as tokens. Sample i starts at byte i · sequence; what is left at the end is
+// unused.
+std::unique_ptr<Dataset> text_file(const std::filesystem::path& file, std::int64_t sequence);
+
+// Megatron-LM's indexed dataset, PREFIX.bin and PREFIX.idx; `file` is the prefix or either file.
+// Its documents form one stream of tokens, in their order and with nothing between them. Sample i
+// starts at token i · sequence. scripts/make_indexed_dataset writes the format.
+std::unique_ptr<Dataset> megatron(const std::filesystem::path& file, std::int64_t sequence);
+
+// How many samples of `sequence` tokens (and a last label) a stream of `tokens` holds. Throws an
+// Error when there is none.
+std::int64_t samples_in(std::int64_t tokens, std::int64_t sequence, const std::string& where);
+
+// Which sample stands at which position of training. Every epoch visits each sample once, shuffled
+// anew, in no memory. Of an endless dataset (0 samples) it is the position itself.
+class SampleOrder {
+ public:
+  SampleOrder(std::int64_t samples, std::uint64_t seed, bool shuffle)
+      : samples_(samples), seed_(seed), shuffle_(shuffle) {}
+  // `position`: how many samples the whole run has used before this one.
+  std::int64_t at(std::int64_t position) const;
+
+ private:
+  std::int64_t samples_;
+  std::uint64_t seed_;
+  bool shuffle_;
+};
+
+}  // namespace braid::train
