@@ -1,10 +1,10 @@
 #include "runtime/ops/activation.h"
 
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 #include <ATen/ops/threshold_backward.h>
@@ -43,7 +43,7 @@ at::Tensor apply(Curve curve, const at::Tensor& x) {
     case Curve::gelu_tanh:
       return at::gelu(x, "tanh");
     case Curve::relu:
-      return at::relu(x);
+      return at::clamp_min(x, 0);  // at::relu has no meta kernel
     case Curve::silu:
       return at::silu(x);
   }

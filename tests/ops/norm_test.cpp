@@ -1,0 +1,143 @@
+#include "runtime/ops/norm.h"
+
+#include <ATen/ops/mean.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros.h>
+
+#include "runtime/ops/autograd.h"
+#include "tests/support/tensors.h"
+
+namespace braid::ops {
+namespace {
+
+constexpr double kEpsilon = 1e-3;  // large enough to be seen if it were misplaced
+
+at::Tensor mean_of_row(const at::Tensor& x) { return at::mean(x, at::IntArrayRef{-1}, true); }
+
+at::Tensor layer_norm_written_out(const std::vector<at::Tensor>& in) {
+  const at::Tensor centred = at::sub(in[0], mean_of_row(in[0]));
+  const at::Tensor sigma = mean_of_row(centred.pow(2)).add(kEpsilon).sqrt();
+  const at::Tensor y = at::mul(centred.div(sigma), in[1]);
+  return in[2].defined() ? y.add(in[2]) : y;
+}
+
+at::Tensor rms_norm_written_out(const std::vector<at::Tensor>& in) {
+  return at::mul(in[0].div(mean_of_row(in[0].pow(2)).add(kEpsilon).sqrt()), in[1]);
+}
+
+const std::vector<std::vector<std::int64_t>> kShapes = {
+    {5, 3, 7}, {1, 1, 2}, {4, 33}, {3, 2, 4, 8}, {2, 1, 300}};
+
+TEST(LayerNorm, ForwardAndGradientsAreAutograds) {
+  for (const at::Device device : test_devices()) {
+    for (const std::vector<std::int64_t>& shape : kShapes) {
+      const std::int64_t width = shape.back();
+      const at::Tensor x = random_tensor(shape, 1, at::kDouble, device).mul(3).add(1);
+      const at::Tensor weight = random_tensor({width}, 2, at::kDouble, device);
+      const at::Tensor bias = random_tensor({width}, 3, at::kDouble, device);
+      const at::Tensor dy = random_tensor(shape, 4, at::kDouble, device);
+
+      Recorded reference(layer_norm_written_out, {x, weight, bias});
+      const LayerNorm norm = layer_norm(x, weight, bias, kEpsilon);
+      EXPECT_TRUE(close(norm.y, reference.output(), 1e-10)) << width;
+      EXPECT_TRUE(close(norm.statistics.narrow(-1, 0, 1), mean_of_row(x), 1e-10)) << width;
+
+      const std::vector<at::Tensor> expected = reference.backward(dy);
+      const at::Tensor before = random_tensor({2, width}, 5, at::kDouble, device);
+      const at::Tensor after = before.clone();
+      const at::Tensor dx = layer_norm_backward(dy, x, norm.statistics, weight, after[0], after[1]);
+      EXPECT_TRUE(close(dx, expected[0], 1e-10)) << width;
+      EXPECT_TRUE(close(after[0], before[0].add(expected[1]), 1e-10)) << width;
+      EXPECT_TRUE(close(after[1], before[1].add(expected[2]), 1e-10)) << width;
+    }
+  }
+}
+
+TEST(LayerNorm, GradientsThatNobodyWantsAreLeftOut) {
+  const at::Tensor x = random_tensor({5, 3, 7}, 1);
+  const at::Tensor weight = random_tensor({7}, 2);
+  const at::Tensor dy = random_tensor({5, 3, 7}, 3);
+  const LayerNorm norm = layer_norm(x, weight, {}, kEpsilon);
+  Recorded reference(layer_norm_written_out, {x, weight, at::Tensor()});
+  EXPECT_TRUE(close(norm.y, reference.output(), 1e-10));
+  const std::vector<at::Tensor> expected = reference.backward(dy);
+  EXPECT_TRUE(
+      close(layer_norm_backward(dy, x, norm.statistics, weight, {}, {}), expected[0], 1e-10));
+  const at::Tensor gradient = at::zeros({7}, at::kDouble);
+  layer_norm_backward(dy, x, norm.statistics, weight, gradient, {});
+  EXPECT_TRUE(close(gradient, expected[1], 1e-10));
+}
+
+TEST(RmsNorm, ForwardAndGradientsAreAutograds) {
+  for (const at::Device device : test_devices()) {
+    for (const std::vector<std::int64_t>& shape : kShapes) {
+      const std::int64_t width = shape.back();
+      const at::Tensor x = random_tensor(shape, 1, at::kDouble, device).mul(3).add(1);
+      const at::Tensor weight = random_tensor({width}, 2, at::kDouble, device);
+      const at::Tensor dy = random_tensor(shape, 4, at::kDouble, device);
+
+      Recorded reference(rms_norm_written_out, {x, weight});
+      const RmsNorm norm = rms_norm(x, weight, kEpsilon);
+      EXPECT_TRUE(close(norm.y, reference.output(), 1e-10)) << width;
+      EXPECT_TRUE(close(norm.statistics, mean_of_row(x.pow(2)).add(kEpsilon).rsqrt(), 1e-10))
+          << width;
+
+      const std::vector<at::Tensor> expected = reference.backward(dy);
+      const at::Tensor before = random_tensor({width}, 5, at::kDouble, device);
+      const at::Tensor after = before.clone();
+      EXPECT_TRUE(
+          close(rms_norm_backward(dy, x, norm.statistics, weight, after), expected[0], 1e-10))
+          << width;
+      EXPECT_TRUE(close(after, before.add(expected[1]), 1e-10)) << width;
+      EXPECT_TRUE(close(rms_norm_backward(dy, x, norm.statistics, weight, {}), expected[0], 1e-10))
+          << width;
+    }
+  }
+}
+
+TEST(RmsNorm, Bfloat16RoundsTheNormalisedValueBeforeTheWeight) {
+  const at::Tensor x = random_tensor({7, 2, 64}, 1, at::kBFloat16);
+  const at::Tensor weight = random_tensor({64}, 2, at::kBFloat16);
+  const at::Tensor exact = x.to(at::kFloat);
+  const at::Tensor normalised =
+      exact.mul(mean_of_row(exact.pow(2)).add(kEpsilon).rsqrt()).to(at::kBFloat16);
+  EXPECT_TRUE(identical(rms_norm(x, weight, kEpsilon).y, normalised.mul(weight)));
+}
+
+TEST(Norm, Bfloat16IsNearFloatWithStatisticsInFloat) {
+  for (const at::Device device : test_devices()) {
+    const at::Tensor x = random_tensor({9, 2, 64}, 1, at::kBFloat16, device);
+    const at::Tensor weight = random_tensor({64}, 2, at::kBFloat16, device);
+    const at::Tensor bias = random_tensor({64}, 3, at::kBFloat16, device);
+    const at::Tensor dy = random_tensor({9, 2, 64}, 4, at::kBFloat16, device);
+    const at::Tensor x32 = x.to(at::kFloat);
+    const at::Tensor w32 = weight.to(at::kFloat);
+    const at::Tensor dy32 = dy.to(at::kFloat);
+    const at::Tensor found = at::zeros({3, 64}, x32.options());
+    const at::Tensor expected = at::zeros({3, 64}, x32.options());
+
+    const LayerNorm layer = layer_norm(x, weight, bias, kEpsilon);
+    const LayerNorm layer32 = layer_norm(x32, w32, bias.to(at::kFloat), kEpsilon);
+    EXPECT_EQ(layer.y.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(layer.statistics.scalar_type(), at::kFloat);
+    EXPECT_TRUE(close(layer.y, layer32.y, 1e-2));
+    EXPECT_TRUE(close(layer.statistics, layer32.statistics, 1e-6));
+    EXPECT_TRUE(close(
+        layer_norm_backward(dy, x, layer.statistics, weight, found[0], found[1]),
+        layer_norm_backward(dy32, x32, layer32.statistics, w32, expected[0], expected[1]), 1e-2));
+
+    const RmsNorm rms = rms_norm(x, weight, kEpsilon);
+    const RmsNorm rms32 = rms_norm(x32, w32, kEpsilon);
+    EXPECT_EQ(rms.y.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(rms.statistics.scalar_type(), at::kFloat);
+    EXPECT_TRUE(close(rms.y, rms32.y, 1e-2));
+    const at::Tensor dx = rms_norm_backward(dy, x, rms.statistics, weight, found[2]);
+    EXPECT_EQ(dx.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(close(dx, rms_norm_backward(dy32, x32, rms32.statistics, w32, expected[2]), 1e-2));
+    EXPECT_TRUE(close(found, expected, 1e-2));
+  }
+}
+
+}  // namespace
+}  // namespace braid::ops
