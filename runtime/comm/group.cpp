@@ -12,6 +12,17 @@ std::int64_t sum_of(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
+class AwaitAll final : public Pending {
+ public:
+  explicit AwaitAll(std::vector<Handle> handles) : handles_(std::move(handles)) {}
+  void wait() override {
+    for (Handle& handle : handles_) handle.wait();
+  }
+
+ private:
+  std::vector<Handle> handles_;
+};
+
 bool none_negative(std::span<const std::int64_t> counts) {
   return std::ranges::all_of(counts, [](std::int64_t count) { return count >= 0; });
 }
@@ -43,6 +54,12 @@ std::string name_of(DataType type) {
       return "bf16";
   }
   return {};
+}
+
+Handle join(std::vector<Handle> handles) {
+  if (handles.empty()) return {};
+  if (handles.size() == 1) return std::move(handles.front());
+  return Handle(std::make_unique<AwaitAll>(std::move(handles)));
 }
 
 Handle Group::all_reduce(Buffer buffer, Reduction reduction, std::string_view name) {

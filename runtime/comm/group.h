@@ -78,6 +78,9 @@ class [[nodiscard]] Handle {
   std::unique_ptr<Pending> pending_;
 };
 
+// Waits for all of them, in this order.
+Handle join(std::vector<Handle> handles);
+
 // Sums are taken in the order of ranks, in fp32 for bf16: every backend on CPUs gives the same
 // bits.
 class Group {

@@ -40,17 +40,6 @@ class AwaitMeeting final : public Pending {
   Finish finish_;
 };
 
-class AwaitAll final : public Pending {
- public:
-  explicit AwaitAll(std::vector<Handle> handles) : handles_(std::move(handles)) {}
-  void wait() override {
-    for (Handle& handle : handles_) handle.wait();
-  }
-
- private:
-  std::vector<Handle> handles_;
-};
-
 std::vector<const std::byte*> inputs_of(const Meeting& meeting, std::int64_t offset_bytes) {
   std::vector<const std::byte*> inputs;
   inputs.reserve(meeting.brought.size());
@@ -156,8 +145,7 @@ class InProcessGroup final : public Group {
             copy_bytes(m.brought.front()->data.data(), buffer.data, buffer.bytes());
           }));
     }
-    if (handles.empty()) return {};
-    return Handle(std::make_unique<AwaitAll>(std::move(handles)));
+    return join(std::move(handles));
   }
 
   void do_barrier(std::string_view name) override {
@@ -170,7 +158,8 @@ class InProcessGroup final : public Group {
     auto hub = world_->join(*hub_, list, formed_[list]++, name);
     auto group = std::make_unique<InProcessGroup>(world_, std::move(hub), static_cast<int>(place));
     if (group->size() > 1) {
-      Operation operation = group->describe_as(OperationKind::subgroup, name, {});
+      const std::string text = subgroup_name(name, group->hub_->ranks);
+      Operation operation = group->describe_as(OperationKind::subgroup, text, {});
       group->collective({.operation = std::move(operation)}, {}).wait();
     }
     return group;

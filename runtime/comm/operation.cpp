@@ -65,6 +65,10 @@ std::string ranks_text(std::span<const int> ranks) {
   return text;
 }
 
+std::string subgroup_name(std::string_view name, std::span<const int> ranks) {
+  return fmt::format("{} of {}", name, ranks_text(ranks));
+}
+
 Mistake disagreement(int rank, const Operation& operation, int other_rank, const Operation& other) {
   return {.what = fmt::format("ranks disagree: rank {} is at {}, rank {} at {}", rank,
                               describe(operation), other_rank, describe(other)),

@@ -44,6 +44,9 @@ Mistake block_disagreement(int sender, std::int64_t sent, int receiver, std::int
 Mistake absence(int rank, const Operation& operation, std::span<const int> missing,
                 std::chrono::milliseconds timeout);
 
+// Says who forms a group: "dp of ranks 0 and 2"
+std::string subgroup_name(std::string_view name, std::span<const int> ranks);
+
 // "rank 3", "ranks 1, 2 and 5"
 std::string ranks_text(std::span<const int> ranks);
 

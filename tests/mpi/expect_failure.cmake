@@ -1,0 +1,22 @@
+# cmake -DMESSAGE=<regex> -P expect_failure.cmake -- <command>...
+# Passes where the command fails and prints what matches.
+set(command)
+set(found FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(found)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(found TRUE)
+  endif()
+endforeach()
+
+execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_VARIABLE output
+                ERROR_VARIABLE output)
+message("${output}")
+if(status EQUAL 0)
+  message(FATAL_ERROR "expected a failure, but the status is 0")
+endif()
+if(NOT output MATCHES "${MESSAGE}")
+  message(FATAL_ERROR "expected a message that matches: ${MESSAGE}")
+endif()
