@@ -38,7 +38,8 @@ AttentionGradients attention_backward(const at::Tensor& dout, const at::Tensor& 
                                       const at::Tensor& out, const at::Tensor& lse, double scale,
                                       const Visibility& see);
 
-// The attention over two blocks of keys from the attention over each.
+// The attention over two blocks of keys from the attention over each, in the precision of a's out
+// (a ring keeps that in fp32). A side without keys changes no bit of the other.
 Attended merge(const Attended& a, const Attended& b);
 
 }  // namespace braid::ops

@@ -38,21 +38,6 @@ CpuMask cpu_mask(const Band& band, const at::Tensor& q, const at::Tensor& k) {
   return {.causal = false, .added = added};
 }
 
-// How the GPU's kernel is told a band: it counts from the diagonal that ends in the last query and
-// the last key. Nothing stands for no limit.
-struct CudaWindow {
-  bool causal = false;
-  std::optional<std::int64_t> left, right;
-};
-CudaWindow cuda_window(const Band& band, const at::Tensor& q, const at::Tensor& k) {
-  const std::int64_t surplus = k.size(0) - q.size(0);
-  CudaWindow window;
-  if (band.before < q.size(0) - 1) window.left = band.before + surplus;
-  if (band.after < k.size(0) - 1) window.right = band.after - surplus;
-  window.causal = !window.left && window.right == 0;
-  return window;
-}
-
 }  // namespace
 
 Attended cpu_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
@@ -81,9 +66,18 @@ bool cuda_flash_takes(const at::Tensor& q) {
   return q.is_cuda() && halves && q.size(-1) % 8 == 0 && q.size(-1) <= 256;
 }
 
+CudaWindow cuda_window(const Band& band, std::int64_t queries, std::int64_t keys) {
+  const std::int64_t surplus = keys - queries;
+  CudaWindow window;
+  if (band.before < queries - 1) window.left = band.before + surplus;
+  if (band.after < keys - 1) window.right = band.after - surplus;
+  window.causal = !window.left && window.right == 0;
+  return window;
+}
+
 Attended cuda_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                     const Band& band) {
-  const CudaWindow window = cuda_window(band, q, k);
+  const CudaWindow window = cuda_window(band, q.size(0), k.size(0));
   const auto result = at::_flash_attention_forward(
       with_dense_heads(q).transpose(0, 1), with_dense_heads(k).transpose(0, 1),
       with_dense_heads(v).transpose(0, 1), /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, q.size(0), k.size(0),
@@ -96,7 +90,7 @@ AttentionGradients cuda_flash_backward(const at::Tensor& dout, const at::Tensor&
                                        const at::Tensor& k, const at::Tensor& v,
                                        const at::Tensor& out, const at::Tensor& lse, double scale,
                                        const Band& band) {
-  const CudaWindow window = cuda_window(band, q, k);
+  const CudaWindow window = cuda_window(band, q.size(0), k.size(0));
   const at::Tensor no_dropout = at::empty({2}, q.options().dtype(at::kUInt64));
   auto [dq, dk, dv] = at::_flash_attention_backward(
       with_dense_heads(dout).transpose(0, 1), with_dense_heads(q).transpose(0, 1),

@@ -2,6 +2,7 @@
 // The kernels behind attention.h, each over a block in which every query sees some key.
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/ops/attention.h"
 
@@ -27,6 +28,13 @@ AttentionGradients cpu_flash_backward(const at::Tensor& dout, const at::Tensor& 
 
 // ATen's flash kernel for GPUs: 16 bits, some head_dims.
 bool cuda_flash_takes(const at::Tensor& q);
+// How it is told a band: it counts from the diagonal that ends in the last query and the last key.
+// Nothing stands for no limit.
+struct CudaWindow {
+  bool causal = false;
+  std::optional<std::int64_t> left, right;
+};
+CudaWindow cuda_window(const Band& band, std::int64_t queries, std::int64_t keys);
 Attended cuda_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                     const Band& band);
 AttentionGradients cuda_flash_backward(const at::Tensor& dout, const at::Tensor& q,

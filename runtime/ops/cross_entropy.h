@@ -25,7 +25,7 @@ at::Tensor exp_sums(const at::Tensor& logits, const at::Tensor& max, const at::T
 // [rows]: the loss of each row from the reduced sums; 0 for an ignored label.
 at::Tensor row_losses(const at::Tensor& sums, const at::Tensor& labels);
 // Overwrites logits by their gradient: (softmax - one_hot(label)) · scale, zero in padding and in
-// ignored rows. Returns it.
+// ignored rows. Returns it. NOLINTNEXTLINE(readability-identifier-naming): ATen's in-place mark
 at::Tensor logits_gradient_(at::Tensor logits, const at::Tensor& max, const at::Tensor& sums,
                             const at::Tensor& labels, const VocabularySlice& slice, double scale);
 

@@ -35,7 +35,7 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, std::int64_
   return at::index_select(table, 0, local.rows).masked_fill_(local.elsewhere, 0).view(sizes);
 }
 
-void add_embedding_gradient(at::Tensor gradient, const at::Tensor& dy, const at::Tensor& ids,
+void add_embedding_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids,
                             std::int64_t first) {
   if (gradient.is_meta() || dy.is_meta()) return;
   const LocalRows local = local_rows(ids, first, gradient.size(0));

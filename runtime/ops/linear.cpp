@@ -21,7 +21,7 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
   return at::matmul(dy, weight);
 }
 
-void add_weight_gradient(at::Tensor gradient, const at::Tensor& dy, const at::Tensor& x) {
+void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
   if (gradient.is_meta() || dy.is_meta()) return;
   const at::Tensor left = rows_of(dy).t();
   const at::Tensor right = rows_of(x);
@@ -36,7 +36,7 @@ void add_weight_gradient(at::Tensor gradient, const at::Tensor& dy, const at::Te
   }
 }
 
-void add_bias_gradient(at::Tensor gradient, const at::Tensor& dy) {
+void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy) {
   if (gradient.is_meta() || dy.is_meta()) return;
   gradient.add_(at::sum(rows_of(dy), {0}, /*keepdim=*/false, gradient.scalar_type()));
 }

@@ -9,8 +9,8 @@ namespace braid::ops {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 // gradient [out, in] += dyᵀ·x, summed in the gradient's own precision (fp32 under bf16).
-void add_weight_gradient(at::Tensor gradient, const at::Tensor& dy, const at::Tensor& x);
+void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
 // gradient [out] += dy summed over its leading dims.
-void add_bias_gradient(at::Tensor gradient, const at::Tensor& dy);
+void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy);
 
 }  // namespace braid::ops

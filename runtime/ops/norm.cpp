@@ -49,7 +49,7 @@ LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Te
 
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& statistics, const at::Tensor& weight,
-                               at::Tensor weight_gradient, at::Tensor bias_gradient) {
+                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
   const at::Tensor mean = statistics.narrow(-1, 0, 1).contiguous();
   const at::Tensor inverse_sigma = statistics.narrow(-1, 1, 1).contiguous();
@@ -78,7 +78,7 @@ RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) 
 
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
-                             at::Tensor weight_gradient) {
+                             const at::Tensor& weight_gradient) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
   if (x.is_cuda()) {
     auto [dx, dweight] = at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight,

@@ -14,15 +14,17 @@ LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Te
 // Returns dx; adds to the gradients of weight and bias (either may be undefined: not wanted).
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& statistics, const at::Tensor& weight,
-                               at::Tensor weight_gradient, at::Tensor bias_gradient);
+                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient);
 
 struct RmsNorm {
   at::Tensor y;
   at::Tensor statistics;  // [.., 1]: 1/rms of each row
 };
+// As Hugging Face's Llama: normalised in the statistics' precision, rounded to x's, then times the
+// weight. (The GPU's fused kernel rounds once, after the weight.)
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
-                             at::Tensor weight_gradient);
+                             const at::Tensor& weight_gradient);
 
 }  // namespace braid::ops

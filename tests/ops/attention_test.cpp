@@ -119,9 +119,10 @@ TEST(Attention, SeesAnyIsAnyPair) {
 
 TEST(Attention, PlainProductsAgreeWithFlash) {
   for (const AttentionCase& c : kCases) {
-    // A band that reaches from the first query to the last key, as attention() hands to kernels.
-    const Band bands[] = {{c.queries, c.keys},
-                          {c.queries, std::max<std::int64_t>(0, c.keys - c.queries)}};
+    // In each of these every query sees a key, as attention() promises its kernels.
+    const std::int64_t ahead = std::max<std::int64_t>(0, c.keys - c.queries);
+    const std::int64_t behind = std::max<std::int64_t>(0, c.queries - c.keys);
+    const Band bands[] = {{c.queries, c.keys}, {c.queries, ahead}, {behind + 2, ahead}};
     for (const Band& band : bands) {
       const AttentionInputs in = inputs_of(c, at::kDouble, at::Device(at::kCPU));
       const Attended flash = cpu_flash(in.q, in.k, in.v, kScale, band);
@@ -135,6 +136,52 @@ TEST(Attention, PlainProductsAgreeWithFlash) {
       EXPECT_TRUE(close(together(a), together(b), 1e-10)) << c.fact;
     }
   }
+}
+
+// The GPU's kernel runs where there is one; what it is told is arithmetic, and is checked anywhere.
+TEST(Attention, TheGpusWindowIsTheBand) {
+  int bands = 0;
+  const auto check = [&](std::int64_t queries, std::int64_t keys, const Band& band) {
+    const auto inside = [&](std::int64_t i, std::int64_t j) {
+      return i - band.before <= j && j <= i + band.after;
+    };
+    // Kernels only meet bands in which every query sees a key and every key is seen.
+    std::int64_t seeing = 0;
+    std::int64_t seen = 0;
+    for (std::int64_t i = 0; i < queries; ++i) {
+      bool any = false;
+      for (std::int64_t j = 0; j < keys; ++j) any = any || inside(i, j);
+      seeing += any ? 1 : 0;
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      bool any = false;
+      for (std::int64_t i = 0; i < queries; ++i) any = any || inside(i, j);
+      seen += any ? 1 : 0;
+    }
+    if (seeing < queries || seen < keys) return;
+    ++bands;
+    const CudaWindow window = cuda_window(band, queries, keys);
+    EXPECT_GE(window.left.value_or(0), 0);  // a negative number would stand for no limit
+    EXPECT_GE(window.right.value_or(0), 0);
+    EXPECT_EQ(window.causal, !window.left && window.right == 0);
+    for (std::int64_t i = 0; i < queries; ++i) {
+      for (std::int64_t j = 0; j < keys; ++j) {
+        const std::int64_t ahead = j - (i + keys - queries);
+        const bool told =
+            (!window.left || -ahead <= *window.left) && (!window.right || ahead <= *window.right);
+        EXPECT_EQ(told, inside(i, j))
+            << queries << " by " << keys << ", band " << band.before << " to " << band.after;
+      }
+    }
+  };
+  for (std::int64_t queries = 1; queries <= 5; ++queries) {
+    for (std::int64_t keys = 1; keys <= 5; ++keys) {
+      for (std::int64_t before = -5; before <= 6; ++before) {
+        for (std::int64_t after = -5; after <= 6; ++after) check(queries, keys, {before, after});
+      }
+    }
+  }
+  EXPECT_GT(bands, 500);
 }
 
 TEST(Attention, ReadsHeadsInsideAFusedProjection) {
