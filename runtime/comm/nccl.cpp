@@ -1,0 +1,435 @@
+#include "runtime/comm/nccl.h"
+
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "runtime/comm/nccl_watchdog.h"
+
+namespace braid::comm {
+
+namespace {
+
+using namespace nccl;
+
+std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+
+ncclDataType_t to_nccl(DataType type) {
+  switch (type) {
+    case DataType::int64:
+      return ncclInt64;
+    case DataType::fp64:
+      return ncclFloat64;
+    case DataType::fp32:
+      return ncclFloat32;
+    case DataType::bf16:
+      return ncclBfloat16;
+  }
+  return ncclFloat32;
+}
+
+ncclRedOp_t to_nccl(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return ncclSum;
+    case Reduction::max:
+      return ncclMax;
+  }
+  return ncclSum;
+}
+
+cudaStream_t current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+
+// What all groups of the process share.
+struct Site {
+  Launch launch;
+  std::chrono::milliseconds timeout;
+  int device;
+  Store store;
+  Watchdog watchdog;
+};
+
+// A communicator and the stream that is its own.
+class Lane {
+ public:
+  Lane(Site& site, ncclComm_t comm)
+      : site_(site), comm_(comm), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)) {
+    site_.watchdog.add(comm_);
+  }
+  ~Lane() {
+    site_.watchdog.remove(comm_);
+    // An exception leaves operations that no other rank will ever join.
+    if (std::uncaught_exceptions() > 0) {
+      ncclCommAbort(comm_);
+    } else {
+      ncclCommDestroy(comm_);
+    }
+  }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  ncclComm_t comm() const { return comm_; }
+  cudaStream_t stream() const { return stream_.stream(); }
+
+ private:
+  Site& site_;
+  ncclComm_t comm_;
+  c10::cuda::CUDAStream stream_;
+};
+
+// Forgotten or not, the current stream may not reuse the buffers before the operation is done.
+class AwaitEvents final : public Pending {
+ public:
+  explicit AwaitEvents(std::vector<std::shared_ptr<Event>> events) : events_(std::move(events)) {}
+  ~AwaitEvents() override {
+    try {
+      wait();
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "braid: {}\n", error.what());
+    }
+  }
+  AwaitEvents(const AwaitEvents&) = delete;
+  AwaitEvents& operator=(const AwaitEvents&) = delete;
+
+  void wait() override {
+    for (const auto& event : std::exchange(events_, {})) event->block(current_stream());
+  }
+
+ private:
+  std::vector<std::shared_ptr<Event>> events_;
+};
+
+// Runs `words` through the store: [rank] → key. Throws where a rank does not come.
+void wait_for_keys(Site& site, const std::vector<std::string>& keys, const std::vector<int>& ranks,
+                   const Operation& operation) {
+  try {
+    site.store->wait(keys, site.timeout);
+  } catch (const std::exception&) {
+    std::vector<int> missing;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!site.store->check({keys[i]})) missing.push_back(ranks[i]);
+    }
+    throw CommError(absence(site.launch.rank, operation, missing, site.timeout));
+  }
+}
+
+class NcclGroup final : public Group {
+ public:
+  // Collective over the ranks. `path` is one that no other group of these ranks has.
+  NcclGroup(std::shared_ptr<Site> site, std::vector<int> ranks, int rank, std::string name,
+            std::string path)
+      : Group(rank, static_cast<int>(ranks.size())),
+        site_(std::move(site)),
+        ranks_(std::move(ranks)),
+        name_(std::move(name)),
+        path_(std::move(path)),
+        sent_(ranks_.size()),
+        received_(ranks_.size()) {
+    if (size() == 1) return;
+    meet();
+    const ncclComm_t comm = communicator();
+    collectives_ = std::make_unique<Lane>(*site_, comm);
+    up_ = std::make_unique<Lane>(*site_, split_off(comm));
+    down_ = std::make_unique<Lane>(*site_, split_off(comm));
+    C10_CUDA_CHECK(cudaMalloc(&word_, sizeof(std::int64_t)));
+    C10_CUDA_CHECK(cudaMemset(word_, 0, sizeof(std::int64_t)));
+  }
+  ~NcclGroup() override { cudaFree(word_); }
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+ protected:
+  Handle do_all_reduce(Buffer buffer, Reduction reduction, std::string_view name) override {
+    return collective(describe_as(OperationKind::all_reduce, name, buffer, reduction),
+                      [&](const Lane& lane) {
+                        return ncclAllReduce(buffer.data, buffer.data, to_size(buffer.count),
+                                             to_nccl(buffer.type), to_nccl(reduction), lane.comm(),
+                                             lane.stream());
+                      });
+  }
+
+  Handle do_reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction,
+                           std::string_view name) override {
+    return collective(
+        describe_as(OperationKind::reduce_scatter, name, out, reduction), [&](const Lane& lane) {
+          return ncclReduceScatter(in.data, out.data, to_size(out.count), to_nccl(out.type),
+                                   to_nccl(reduction), lane.comm(), lane.stream());
+        });
+  }
+
+  Handle do_all_gather(ConstBuffer in, Buffer out, std::string_view name) override {
+    return collective(describe_as(OperationKind::all_gather, name, in), [&](const Lane& lane) {
+      return ncclAllGather(in.data, out.data, to_size(in.count), to_nccl(in.type), lane.comm(),
+                           lane.stream());
+    });
+  }
+
+  Handle do_all_to_all(ConstBuffer in, std::span<const std::int64_t> in_counts, Buffer out,
+                       std::span<const std::int64_t> out_counts, std::string_view name) override {
+    const ConstBuffer blocks_differ(nullptr, 0, in.type);
+    return collective(describe_as(OperationKind::all_to_all, name, blocks_differ),
+                      [&](const Lane& lane) {
+                        const auto* from = static_cast<const std::byte*>(in.data);
+                        auto* to = static_cast<std::byte*>(out.data);
+                        for (int peer = 0; peer < size(); ++peer) {
+                          const std::int64_t sends = in_counts[to_size(peer)],
+                                             receives = out_counts[to_size(peer)];
+                          if (sends > 0) send_on(lane, from, sends, in.type, peer);
+                          if (receives > 0) receive_on(lane, to, receives, in.type, peer);
+                          from += sends * bytes_of(in.type);
+                          to += receives * bytes_of(in.type);
+                        }
+                        return ncclSuccess;
+                      });
+  }
+
+  Handle do_broadcast(Buffer buffer, int root, std::string_view name) override {
+    Operation operation = describe_as(OperationKind::broadcast, name, buffer);
+    operation.root = root;
+    return collective(std::move(operation), [&](const Lane& lane) {
+      return ncclBroadcast(buffer.data, buffer.data, to_size(buffer.count), to_nccl(buffer.type),
+                           root, lane.comm(), lane.stream());
+    });
+  }
+
+  Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
+                     std::string_view name) override {
+    std::vector<std::shared_ptr<Event>> events;
+    for (const bool upward : {true, false}) {
+      std::vector<Outgoing> sends;
+      std::vector<Incoming> receives;
+      std::ranges::copy_if(out, std::back_inserter(sends),
+                           [&](const Outgoing& m) { return (m.to > rank()) == upward; });
+      std::ranges::copy_if(in, std::back_inserter(receives),
+                           [&](const Incoming& m) { return (m.from < rank()) == upward; });
+      if (sends.empty() && receives.empty()) continue;
+      events.push_back(exchange_on(upward ? *up_ : *down_, sends, receives, name));
+    }
+    return Handle(std::make_unique<AwaitEvents>(std::move(events)));
+  }
+
+  void do_barrier(std::string_view name) override {
+    const auto done =
+        launch_collective(describe_as(OperationKind::barrier, name, {}), [&](const Lane& lane) {
+          return ncclAllReduce(word_, word_, 1, ncclInt64, ncclSum, lane.comm(), lane.stream());
+        });
+    done->synchronize();
+  }
+
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name) override {
+    const std::vector<int> list(members.begin(), members.end());
+    std::vector<int> ranks;
+    ranks.reserve(list.size());
+    for (const int member : list) ranks.push_back(ranks_[to_size(member)]);
+    const auto place = static_cast<int>(std::ranges::find(list, rank()) - list.begin());
+    std::string path = path_;
+    for (const int member : ranks) path += fmt::format(",{}", member);
+    path += fmt::format("#{}", formed_[list]++);
+    return std::make_unique<NcclGroup>(site_, std::move(ranks), place, std::string(name),
+                                       std::move(path));
+  }
+
+  void do_gather_words(std::span<const std::int64_t> in, std::span<std::int64_t> out,
+                       std::string_view name) override {
+    Operation operation = describe_as(OperationKind::all_gather, name, {});
+    operation.number = gathered_++;
+    const auto key = [&](int world_rank) {
+      return fmt::format("{}/words/{}/{}", path_, operation.number, world_rank);
+    };
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(in.data());
+    site_->store->set(key(site_->launch.rank), {bytes, bytes + in.size_bytes()});
+    std::vector<std::string> keys;
+    keys.reserve(ranks_.size());
+    for (const int world_rank : ranks_) keys.push_back(key(world_rank));
+    wait_for_keys(*site_, keys, ranks_, operation);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const std::vector<std::uint8_t> words = site_->store->get(keys[i]);
+      internal_check(words.size() == in.size_bytes(), "ranks gather other numbers of words");
+      std::memcpy(out.data() + i * in.size(), words.data(), words.size());
+    }
+  }
+
+  void do_copy(ConstBuffer from, Buffer to) override {
+    if (from.data == to.data || from.count == 0) return;
+    C10_CUDA_CHECK(cudaMemcpyAsync(to.data, from.data, to_size(from.bytes()),
+                                   cudaMemcpyDeviceToDevice, current_stream()));
+  }
+
+ private:
+  // NCCL would wait for ever for a rank that does not come to form the group.
+  void meet() {
+    const Operation operation{
+        .kind = OperationKind::subgroup, .name = subgroup_name(name_, ranks_), .group = name_};
+    const auto key = [&](int world_rank) { return fmt::format("{}/here/{}", path_, world_rank); };
+    site_->store->set(key(site_->launch.rank), to_bytes(operation.name));
+    std::vector<std::string> keys;
+    keys.reserve(ranks_.size());
+    for (const int world_rank : ranks_) keys.push_back(key(world_rank));
+    wait_for_keys(*site_, keys, ranks_, operation);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      Operation other = operation;
+      other.name = to_text(site_->store->get(keys[i]));
+      if (other != operation) {
+        throw CommError(disagreement(site_->launch.rank, operation, ranks_[i], other));
+      }
+    }
+  }
+
+  ncclComm_t communicator() {
+    const std::string key = path_ + "/id";
+    ncclUniqueId id{};
+    if (rank() == 0) {
+      check_nccl(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
+      const auto* bytes = reinterpret_cast<const std::uint8_t*>(&id);
+      site_->store->set(key, {bytes, bytes + sizeof(id)});
+    }
+    const std::vector<std::uint8_t> bytes = site_->store->get(key);
+    internal_check(bytes.size() == sizeof(id), "an id of NCCL has its size");
+    std::memcpy(&id, bytes.data(), sizeof(id));
+    ncclComm_t comm = nullptr;
+    check_nccl(ncclCommInitRank(&comm, size(), id, rank()), nullptr, "ncclCommInitRank");
+    return comm;
+  }
+
+  ncclComm_t split_off(ncclComm_t comm) const {
+    ncclComm_t other = nullptr;
+    check_nccl(ncclCommSplit(comm, 0, rank(), &other, nullptr), comm, "ncclCommSplit");
+    return other;
+  }
+
+  Operation describe_as(OperationKind kind, std::string_view name, ConstBuffer buffer,
+                        Reduction reduction = Reduction::sum) const {
+    return {.kind = kind,
+            .name = std::string(name),
+            .group = name_,
+            .type = buffer.type,
+            .count = buffer.count,
+            .reduction = reduction};
+  }
+
+  static void send_on(const Lane& lane, const void* data, std::int64_t count, DataType type,
+                      int to) {
+    check_nccl(ncclSend(data, to_size(count), to_nccl(type), to, lane.comm(), lane.stream()),
+               lane.comm(), "ncclSend");
+  }
+  static void receive_on(const Lane& lane, void* data, std::int64_t count, DataType type,
+                         int from) {
+    check_nccl(ncclRecv(data, to_size(count), to_nccl(type), from, lane.comm(), lane.stream()),
+               lane.comm(), "ncclRecv");
+  }
+
+  // Queues what `launch` does behind the current stream's work.
+  template <typename Launching>
+  std::shared_ptr<Event> run(const Lane& lane, const Launching& launch) {
+    Event ready;
+    ready.record(current_stream());
+    ready.block(lane.stream());
+    check_nccl(ncclGroupStart(), lane.comm(), "ncclGroupStart");
+    const ncclResult_t status = launch(lane);
+    check_nccl(ncclGroupEnd(), lane.comm(), "ncclGroupEnd");
+    check_nccl(status, lane.comm(), "NCCL");
+    auto done = std::make_shared<Event>();
+    done->record(lane.stream());
+    return done;
+  }
+
+  template <typename Launching>
+  std::shared_ptr<Event> launch_collective(Operation operation, const Launching& launch) {
+    operation.number = begun_++;
+    const auto ticket = site_->watchdog.begin({.rank = site_->launch.rank,
+                                               .members = ranks_,
+                                               .channel = path_,
+                                               .operation = std::move(operation)});
+    auto done = run(*collectives_, launch);
+    site_->watchdog.launched(ticket, done);
+    return done;
+  }
+
+  template <typename Launching>
+  Handle collective(Operation operation, const Launching& launch) {
+    return Handle(std::make_unique<AwaitEvents>(
+        std::vector{launch_collective(std::move(operation), launch)}));
+  }
+
+  Watchdog::Ticket begin_message(std::string_view name, ConstBuffer buffer, int from, int to,
+                                 std::int64_t number) {
+    Operation operation = describe_as(OperationKind::message, name, buffer);
+    operation.number = number;
+    const int sender = ranks_[to_size(from)], receiver = ranks_[to_size(to)];
+    return site_->watchdog.begin({.rank = site_->launch.rank,
+                                  .members = {sender, receiver},
+                                  .channel = fmt::format("{}/{}>{}", path_, sender, receiver),
+                                  .operation = std::move(operation)});
+  }
+
+  std::shared_ptr<Event> exchange_on(const Lane& lane, const std::vector<Outgoing>& sends,
+                                     const std::vector<Incoming>& receives, std::string_view name) {
+    std::vector<Watchdog::Ticket> tickets;
+    for (const Outgoing& m : sends) {
+      tickets.push_back(begin_message(name, m.buffer, rank(), m.to, sent_[to_size(m.to)]++));
+    }
+    for (const Incoming& m : receives) {
+      tickets.push_back(
+          begin_message(name, m.buffer, m.from, rank(), received_[to_size(m.from)]++));
+    }
+    auto done = run(lane, [&](const Lane& on) {
+      for (const Outgoing& m : sends) {
+        send_on(on, m.buffer.data, m.buffer.count, m.buffer.type, m.to);
+      }
+      for (const Incoming& m : receives) {
+        receive_on(on, m.buffer.data, m.buffer.count, m.buffer.type, m.from);
+      }
+      return ncclSuccess;
+    });
+    for (const auto ticket : tickets) site_->watchdog.launched(ticket, done);
+    return done;
+  }
+
+  std::shared_ptr<Site> site_;
+  std::vector<int> ranks_;  // of the world
+  std::string name_, path_;
+  std::unique_ptr<Lane> collectives_, up_, down_;
+  void* word_ = nullptr;                       // on the device, for barriers
+  std::int64_t begun_ = 0;                     // collectives
+  std::int64_t gathered_ = 0;                  // words on hosts
+  std::vector<std::int64_t> sent_, received_;  // messages, by peer
+  std::map<std::vector<int>, std::int64_t> formed_;
+};
+
+int choose_device(const Launch& launch) {
+  const int devices = c10::cuda::device_count();
+  if (devices == 0) {
+    throw Error({.what = "no GPU is visible",
+                 .where = "backend nccl",
+                 .fix = "see nvidia-smi and CUDA_VISIBLE_DEVICES, or use the backend mpi"});
+  }
+  // NCCL takes several ranks on one GPU only where it is told to.
+  const auto shared = process_environment("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (launch.local_rank >= devices && shared != "1") {
+    throw Error({.what = fmt::format("local rank {} has no GPU: {} {} visible", launch.local_rank,
+                                     devices, devices == 1 ? "is" : "are"),
+                 .where = "backend nccl",
+                 .fix = fmt::format("start at most {} ranks on this node", devices)});
+  }
+  return launch.local_rank % devices;
+}
+
+}  // namespace
+
+bool nccl_available() { return true; }
+
+std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::milliseconds timeout) {
+  const int device = choose_device(launch);
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+  Store store = connect(launch, true, timeout);
+  std::shared_ptr<Site> site(
+      new Site{launch, timeout, device, std::move(store), {launch, timeout, device}});
+  std::vector<int> ranks(to_size(launch.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return std::make_unique<NcclGroup>(std::move(site), std::move(ranks), launch.rank, "world",
+                                     "braid/world");
+}
+
+}  // namespace braid::comm

@@ -1,0 +1,211 @@
+#include "runtime/models/attention.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "runtime/models/rotary_frequencies.h"
+#include "runtime/ops/linear.h"
+#include "runtime/ops/norm.h"
+#include "runtime/parallel/ring.h"
+#include "runtime/parallel/tensor_split.h"
+
+namespace braid::models {
+
+using parallel::CutBy;
+using parallel::Init;
+using parallel::Parameters;
+using parallel::Saved;
+
+namespace {
+
+// [tokens, samples, heads · d] ↔ [tokens, samples, heads, d]
+at::Tensor by_head(const at::Tensor& x, std::int64_t head_dim) {
+  return x.unflatten(2, {x.size(2) / head_dim, head_dim});
+}
+at::Tensor flat(const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); }
+
+// How many ways the heads of this rank's matrices are cut; key-value heads may be fewer.
+std::int64_t kv_ways(const parallel::Site& site) {
+  return std::min<std::int64_t>(site.tensor_split(), site.shape.kv_heads);
+}
+
+}  // namespace
+
+Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, int first_slot,
+                     TokenDropout dropout)
+    : site_(site),
+      first_slot_(first_slot),
+      dropout_(dropout),
+      q_width_(site.shape.heads * site.shape.head_dim / site.tensor_split()),
+      kv_width_(site.shape.kv_heads * site.shape.head_dim / kv_ways(site)),
+      scale_(1 / std::sqrt(static_cast<double>(site.shape.head_dim))),
+      norm_(site, declare, "attention.norm") {
+  const LayerShape& s = site.shape;
+  const std::int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  const auto matrix = [&](const char* name, std::int64_t rows, CutBy cut) {
+    return declare.add({.name = std::string("attention.") + name + ".weight",
+                        .shape = {rows, s.hidden},
+                        .cut = cut,
+                        .deviation = s.init_std});
+  };
+  const auto bias = [&](const char* name, std::int64_t rows, CutBy cut) {
+    return declare.add({.name = std::string("attention.") + name + ".bias",
+                        .shape = {rows},
+                        .cut = cut,
+                        .init = Init::zeros,
+                        .decays = false});
+  };
+  // Neighbours, so that one product makes q, k and v.
+  qkv_ = matrix("q", q, CutBy::tensor);
+  matrix("k", kv, CutBy::kv_heads);
+  matrix("v", kv, CutBy::kv_heads);
+  if (s.qkv_bias) {
+    qkv_bias_ = bias("q", q, CutBy::tensor);
+    bias("k", kv, CutBy::kv_heads);
+    bias("v", kv, CutBy::kv_heads);
+  }
+  if (s.qk_norm) {
+    const auto head_norm = [&](const char* name) {
+      return declare.add({.name = std::string("attention.") + name + ".weight",
+                          .shape = {s.head_dim},
+                          .init = Init::ones,
+                          .decays = false});
+    };
+    q_norm_ = head_norm("q_norm");
+    k_norm_ = head_norm("k_norm");
+  }
+  out_ = declare.add({.name = "attention.out.weight",
+                      .shape = {s.hidden, q},
+                      .cut = CutBy::tensor,
+                      .cut_dim = 1,
+                      .deviation = s.init_std * s.residual_init_scale});
+  if (s.attention_out_bias) out_bias_ = bias("out", s.hidden, CutBy::nothing);
+}
+
+const ops::RotaryTable& Attention::rotary_table() const {
+  if (!table_.cos.defined()) {
+    // Under Ulysses positions are turned ahead of the exchange, on the narrow tokens.
+    const auto& tokens = site_.megatron() ? site_.wide_tokens : site_.narrow_tokens;
+    const parallel::Numerics& n = site_.numerics;
+    table_ = ops::rotary_table(parallel::positions_of(tokens).to(n.device),
+                               rotary_frequencies(site_.shape).to(n.device), n.compute);
+  }
+  return table_;
+}
+
+Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& parameters,
+                                    Saved& saved) const {
+  const LayerShape& s = site_.shape;
+  const at::Tensor bias = s.qkv_bias ? parameters.fused_weight(qkv_bias_, 3) : at::Tensor();
+  const at::Tensor qkv = ops::linear(wide, parameters.fused_weight(qkv_, 3), bias);
+  at::Tensor q = by_head(qkv.narrow(2, 0, q_width_), s.head_dim);
+  at::Tensor k = by_head(qkv.narrow(2, q_width_, kv_width_), s.head_dim);
+  at::Tensor v = by_head(qkv.narrow(2, q_width_ + kv_width_, kv_width_), s.head_dim);
+  if (s.qk_norm) {
+    const auto norm = [&](at::Tensor& x, Parameters::Id weight, Slot raw, Slot statistics) {
+      x = x.contiguous();
+      const ops::RmsNorm normed = ops::rms_norm(x, parameters.weight(weight), s.norm_epsilon);
+      saved.keep(slot(raw), x);
+      saved.keep(slot(statistics), normed.statistics);
+      x = normed.y;
+    };
+    norm(q, q_norm_, kRawQ, kStatisticsQ);
+    norm(k, k_norm_, kRawK, kStatisticsK);
+  }
+  if (s.rotary) {
+    q = ops::rotary(q, rotary_table());
+    k = ops::rotary(k, rotary_table());
+    v = v.contiguous();  // lets go of the storage it shared with q and k
+  }
+  return {parallel::to_heads(q, site_), parallel::to_heads(k, site_),
+          parallel::to_heads(v, site_)};
+}
+
+ops::Attended Attention::attend(const Heads& heads) const {
+  return parallel::ring_attention(heads.q, heads.k, heads.v, scale_, site_);
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
+                              Parameters& parameters, Saved& saved) {
+  const Norm::Normed normed = norm_.forward(x, parameters);
+  const Heads heads = project(parallel::gather_tokens(normed.y, site_), parameters, saved);
+  const ops::Attended attended = attend(heads);
+  saved.keep(slot(kX), x);
+  saved.keep(slot(kNormed), normed.y);
+  saved.keep(slot(kStatistics), normed.statistics);
+  saved.keep(slot(kQ), heads.q);
+  saved.keep(slot(kK), heads.k);
+  saved.keep(slot(kV), heads.v);
+  saved.keep(slot(kOut), attended.out);
+  saved.keep(slot(kLse), attended.lse);
+
+  const at::Tensor tokens = flat(parallel::to_tokens(attended.out, site_));
+  at::Tensor y = parallel::scatter_sum(ops::linear(tokens, parameters.weight(out_)), site_);
+  if (site_.shape.attention_out_bias) y = y.add(parameters.weight(out_bias_));
+  return x.add(dropout_(y, feed));
+}
+
+at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
+                               Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
+  const LayerShape& s = site_.shape;
+  const Heads heads{saved.at(slot(kQ)), saved.at(slot(kK)), saved.at(slot(kV))};
+  const ops::Attended attended = saved.has(slot(kOut))
+                                     ? ops::Attended{saved.at(slot(kOut)), saved.at(slot(kLse))}
+                                     : attend(heads);
+
+  const at::Tensor dropped = dropout_(dy, feed);
+  const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
+  const at::Tensor dtokens = ops::linear_input_gradient(wide_dy, parameters.weight(out_));
+  work.later([this, &parameters, dropped, wide_dy, out = attended.out] {
+    ops::add_weight_gradient(parameters.gradient(out_), wide_dy,
+                             flat(parallel::to_tokens(out, site_)));
+    if (site_.shape.attention_out_bias)
+      ops::add_bias_gradient(parameters.gradient(out_bias_), dropped);
+  });
+
+  const at::Tensor dout = parallel::to_heads(
+      by_head(dtokens, s.head_dim), site_);
+  const ops::AttentionGradients grads = parallel::ring_attention_backward(
+      dout, heads.q, heads.k, heads.v, attended.out, attended.lse, scale_, site_);
+  at::Tensor dq = parallel::to_tokens(grads.dq, site_);
+  at::Tensor dk = parallel::to_tokens(grads.dk, site_);
+  const at::Tensor dv = parallel::to_tokens(grads.dv, site_);
+  if (s.rotary) {
+    dq = ops::rotary_backward(dq, rotary_table());
+    dk = ops::rotary_backward(dk, rotary_table());
+  }
+  if (s.qk_norm) {
+    const auto norm = [&](at::Tensor& dx, Parameters::Id id, Slot raw, Slot statistics) {
+      const at::Tensor weight = parameters.weight(id);
+      at::Tensor dweight = at::zeros(weight.sizes(), saved.at(slot(statistics)).options());
+      dx = ops::rms_norm_backward(dx, saved.at(slot(raw)), saved.at(slot(statistics)), weight,
+                                  dweight);
+      work.later([&parameters, id, dweight] { parameters.gradient(id).add_(dweight); });
+    };
+    norm(dq, q_norm_, kRawQ, kStatisticsQ);
+    norm(dk, k_norm_, kRawK, kStatisticsK);
+  }
+  const at::Tensor dqkv = at::cat({flat(dq), flat(dk), flat(dv)}, 2);
+  const at::Tensor dwide =
+      ops::linear_input_gradient(dqkv, parameters.fused_weight(qkv_, 3));
+  // The gathered input is not kept: gathered again when its turn comes.
+  work.later([this, &parameters, dqkv, normed = saved.at(slot(kNormed))] {
+    const at::Tensor wide = parallel::gather_tokens(normed, site_);
+    ops::add_weight_gradient(parameters.fused_gradient(qkv_, 3), dqkv, wide);
+    if (site_.shape.qkv_bias)
+      ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), dqkv);
+  });
+  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
+  return norm_
+      .backward(dnormed, saved.at(slot(kX)), saved.at(slot(kStatistics)), parameters, work)
+      .add_(dy);
+}
+
+void Attention::forget_cheap(Saved& saved) {
+  saved.drop(slot(kOut));
+  saved.drop(slot(kLse));
+}
+
+}  // namespace braid::models

@@ -1,0 +1,48 @@
+#pragma once
+// Self-attention with its norm and residual: grouped heads, rotary positions, norms on q and k,
+// biases, a window; under any tensor and context parallelism.
+
+#include "runtime/models/sublayer.h"
+#include "runtime/ops/attention.h"
+#include "runtime/ops/rotary.h"
+
+namespace braid::models {
+
+class Attention : public SubLayer {
+ public:
+  // Slots from `first_slot` on are its own.
+  Attention(const parallel::Site& site, parallel::Parameters::Declare& declare, int first_slot,
+            TokenDropout dropout);
+
+  at::Tensor forward(const at::Tensor& x, const parallel::Feed& feed,
+                     parallel::Parameters& parameters, parallel::Saved& saved) override;
+  at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed,
+                      parallel::Parameters& parameters, parallel::Saved& saved,
+                      parallel::WeightWork& work) override;
+  void forget_cheap(parallel::Saved& saved) override;
+
+ private:
+  enum Slot { kX, kNormed, kStatistics, kQ, kK, kV, kOut, kLse, kRawQ, kRawK, kStatisticsQ,
+              kStatisticsK };
+  struct Heads {
+    at::Tensor q, k, v;
+  };
+
+  int slot(Slot which) const { return first_slot_ + which; }
+  Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
+                parallel::Saved& saved) const;
+  ops::Attended attend(const Heads& heads) const;
+  const ops::RotaryTable& rotary_table() const;
+
+  const parallel::Site& site_;
+  int first_slot_;
+  TokenDropout dropout_;
+  std::int64_t q_width_ = 0, kv_width_ = 0;  // of this rank's heads
+  double scale_ = 1;
+  Norm norm_;
+  parallel::Parameters::Id qkv_ = 0, qkv_bias_ = 0, q_norm_ = 0, k_norm_ = 0, out_ = 0,
+                           out_bias_ = 0;
+  mutable ops::RotaryTable table_;
+};
+
+}  // namespace braid::models

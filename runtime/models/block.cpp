@@ -1,0 +1,81 @@
+#include "runtime/models/block.h"
+
+#include "runtime/models/attention.h"
+#include "runtime/models/feed_forward.h"
+#include "runtime/models/mixture.h"
+#include "runtime/ops/random.h"
+
+namespace braid::models {
+
+using parallel::Feed;
+using parallel::Saved;
+
+namespace {
+
+// Each part has this many slots; x of the first part is slot 0.
+constexpr int kSlots = 16;
+constexpr int kInput = 0;
+
+}  // namespace
+
+Block::Block(std::string name, parallel::Site site, const ModelOptions& options)
+    : Layer(std::move(name), std::move(site)) {
+  const LayerShape& shape = this->site().shape;
+  parallel::Parameters::Declare declare(this->site());
+  const auto dropout = [&](const char* part) {
+    return TokenDropout(this->site(), options.dropout,
+                        ops::random_key(0, this->name() + "." + part));
+  };
+  parts_.push_back(
+      std::make_unique<Attention>(this->site(), declare, 0, dropout("attention")));
+  if (shape.experts > 0) {
+    parts_.push_back(
+        std::make_unique<Mixture>(this->site(), declare, kSlots, dropout("ffn")));
+  } else {
+    parts_.push_back(
+        std::make_unique<FeedForward>(this->site(), declare, kSlots, dropout("ffn")));
+  }
+  own(declare.make(this->name()));
+}
+
+at::Tensor Block::run(at::Tensor x, const Feed& feed, Saved& saved) {
+  for (const auto& part : parts_) x = part->forward(x, feed, parameters(), saved);
+  return x;
+}
+
+at::Tensor Block::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
+  switch (site().strategy.recompute) {
+    case Recompute::none:
+      return run(x, feed, saved);
+    case Recompute::selective: {
+      at::Tensor y = x;
+      for (const auto& part : parts_) {
+        y = part->forward(y, feed, parameters(), saved);
+        part->forget_cheap(saved);
+      }
+      return y;
+    }
+    case Recompute::full: {
+      at::Tensor y = x;
+      for (const auto& part : parts_) {
+        Saved forgotten;
+        y = part->forward(y, feed, parameters(), forgotten);
+      }
+      saved.keep(kInput, x);
+      return y;
+    }
+  }
+  internal_failure("unknown recomputation", std::source_location::current());
+}
+
+at::Tensor Block::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
+                           parallel::WeightWork& work) {
+  if (site().strategy.recompute == Recompute::full)
+    run(at::Tensor(saved.at(kInput)), feed, saved);
+  at::Tensor gradient = dy;
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+    gradient = (*part)->backward(gradient, feed, parameters(), saved, work);
+  return gradient;
+}
+
+}  // namespace braid::models

@@ -1,0 +1,97 @@
+#include "runtime/models/feed_forward.h"
+
+#include "runtime/ops/activation.h"
+#include "runtime/ops/linear.h"
+#include "runtime/parallel/tensor_split.h"
+
+namespace braid::models {
+
+using parallel::CutBy;
+using parallel::Init;
+using parallel::Parameters;
+using parallel::Saved;
+
+FeedForward::FeedForward(const parallel::Site& site, Parameters::Declare& declare, int first_slot,
+                         TokenDropout dropout)
+    : site_(site), first_slot_(first_slot), dropout_(dropout), norm_(site, declare, "ffn.norm") {
+  const LayerShape& s = site.shape;
+  const auto matrix = [&](const char* name) {
+    return declare.add({.name = std::string("ffn.") + name + ".weight",
+                        .shape = {s.ffn, s.hidden},
+                        .cut = CutBy::tensor,
+                        .deviation = s.init_std});
+  };
+  const auto bias = [&](const char* name, std::int64_t width, CutBy cut) {
+    return declare.add({.name = std::string("ffn.") + name + ".bias",
+                        .shape = {width},
+                        .cut = cut,
+                        .init = Init::zeros,
+                        .decays = false});
+  };
+  const bool gated = is_gated(s.activation);
+  up_ = matrix(gated ? "gate" : "up");
+  if (gated) matrix("up");
+  if (s.ffn_bias) {
+    up_bias_ = bias(gated ? "gate" : "up", s.ffn, CutBy::tensor);
+    if (gated) bias("up", s.ffn, CutBy::tensor);
+  }
+  down_ = declare.add({.name = "ffn.down.weight",
+                       .shape = {s.hidden, s.ffn},
+                       .cut = CutBy::tensor,
+                       .cut_dim = 1,
+                       .deviation = s.init_std * s.residual_init_scale});
+  if (s.ffn_bias) down_bias_ = bias("down", s.hidden, CutBy::nothing);
+}
+
+at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
+                                Parameters& parameters, Saved& saved) {
+  const LayerShape& s = site_.shape;
+  const Norm::Normed normed = norm_.forward(x, parameters);
+  const at::Tensor wide = parallel::gather_tokens(normed.y, site_);
+  const at::Tensor bias =
+      s.ffn_bias ? parameters.fused_weight(up_bias_, inputs()) : at::Tensor();
+  const at::Tensor pre = ops::linear(wide, parameters.fused_weight(up_, inputs()), bias);
+  const at::Tensor activated = ops::activate(s.activation, pre);
+  saved.keep(slot(kX), x);
+  saved.keep(slot(kNormed), normed.y);
+  saved.keep(slot(kStatistics), normed.statistics);
+  saved.keep(slot(kPre), pre);
+  saved.keep(slot(kActivated), activated);
+
+  at::Tensor y = parallel::scatter_sum(ops::linear(activated, parameters.weight(down_)), site_);
+  if (s.ffn_bias) y = y.add(parameters.weight(down_bias_));
+  return x.add(dropout_(y, feed));
+}
+
+at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& feed,
+                                 Parameters& parameters, Saved& saved,
+                                 parallel::WeightWork& work) {
+  const LayerShape& s = site_.shape;
+  const at::Tensor& pre = saved.at(slot(kPre));
+  const at::Tensor activated = saved.has(slot(kActivated)) ? saved.at(slot(kActivated))
+                                                           : ops::activate(s.activation, pre);
+  const at::Tensor dropped = dropout_(dy, feed);
+  const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
+  const at::Tensor dactivated = ops::linear_input_gradient(wide_dy, parameters.weight(down_));
+  work.later([this, &parameters, dropped, wide_dy, activated] {
+    ops::add_weight_gradient(parameters.gradient(down_), wide_dy, activated);
+    if (site_.shape.ffn_bias) ops::add_bias_gradient(parameters.gradient(down_bias_), dropped);
+  });
+  const at::Tensor dpre = ops::activate_backward(s.activation, dactivated, pre);
+  const at::Tensor dwide =
+      ops::linear_input_gradient(dpre, parameters.fused_weight(up_, inputs()));
+  work.later([this, &parameters, dpre, normed = saved.at(slot(kNormed))] {
+    const at::Tensor wide = parallel::gather_tokens(normed, site_);
+    ops::add_weight_gradient(parameters.fused_gradient(up_, inputs()), dpre, wide);
+    if (site_.shape.ffn_bias)
+      ops::add_bias_gradient(parameters.fused_gradient(up_bias_, inputs()), dpre);
+  });
+  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
+  return norm_
+      .backward(dnormed, saved.at(slot(kX)), saved.at(slot(kStatistics)), parameters, work)
+      .add_(dy);
+}
+
+void FeedForward::forget_cheap(Saved& saved) { saved.drop(slot(kActivated)); }
+
+}  // namespace braid::models

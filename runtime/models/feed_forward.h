@@ -1,0 +1,32 @@
+#pragma once
+// The dense feed-forward with its norm and residual.
+
+#include "runtime/models/sublayer.h"
+
+namespace braid::models {
+
+class FeedForward : public SubLayer {
+ public:
+  FeedForward(const parallel::Site& site, parallel::Parameters::Declare& declare, int first_slot,
+              TokenDropout dropout);
+
+  at::Tensor forward(const at::Tensor& x, const parallel::Feed& feed,
+                     parallel::Parameters& parameters, parallel::Saved& saved) override;
+  at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed,
+                      parallel::Parameters& parameters, parallel::Saved& saved,
+                      parallel::WeightWork& work) override;
+  void forget_cheap(parallel::Saved& saved) override;
+
+ private:
+  enum Slot { kX, kNormed, kStatistics, kPre, kActivated };
+  int slot(Slot which) const { return first_slot_ + which; }
+  int inputs() const { return is_gated(site_.shape.activation) ? 2 : 1; }
+
+  const parallel::Site& site_;
+  int first_slot_;
+  TokenDropout dropout_;
+  Norm norm_;
+  parallel::Parameters::Id up_ = 0, up_bias_ = 0, down_ = 0, down_bias_ = 0;  // up: gate first
+};
+
+}  // namespace braid::models

@@ -1,0 +1,82 @@
+#include "runtime/models/head.h"
+
+#include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/linear.h"
+#include "runtime/parallel/collectives.h"
+#include "runtime/parallel/tensor_split.h"
+
+namespace braid::models {
+
+using parallel::CutBy;
+using parallel::Feed;
+using parallel::Saved;
+
+Head::Head(std::string name, parallel::Site place) : Layer(std::move(name), std::move(place)) {
+  const LayerShape& s = site().shape;
+  parallel::Parameters::Declare declare(site());
+  if (s.final_norm) norm_ = std::make_unique<Norm>(site(), declare, "norm");
+  spec_ = {.name = "matrix",
+           .shape = {s.vocab, s.hidden},
+           .cut = CutBy::vocabulary,
+           .deviation = s.init_std};
+  if (!s.tied) {
+    own_ = declare.add(spec_);
+    matrix_ = {[this] { return parameters().weight(own_); },
+               [this] { return parameters().gradient(own_); }};
+  }
+  own(declare.make(this->name()));
+}
+
+parallel::LocalShape Head::rows() const { return parallel::local_shape(spec_, site()); }
+
+// From the matrix's input to its gradient; adds to loss and matrix gradient on the way.
+at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
+  const at::Tensor inputs = wide.reshape({-1, wide.size(2)});
+  const at::Tensor labels = feed.labels.reshape({-1});
+  const parallel::LocalShape local = rows();
+  const ops::VocabularySlice slice{.first = local.begin, .real = local.real};
+  const bool cut = site().megatron();
+
+  at::Tensor logits = ops::linear(inputs, matrix_.weight());
+  if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
+  const at::Tensor max = ops::logits_max(logits, slice);
+  if (cut) parallel::all_reduce_(max, *site().tensor, "logits max", comm::Reduction::max);
+  const at::Tensor sums = ops::exp_sums(logits, max, labels, slice);
+  if (cut) parallel::all_reduce_(sums, *site().tensor, "logits sum");
+  const at::Tensor loss = ops::row_losses(sums, labels).sum(at::kDouble);
+  loss_ = loss_.defined() ? loss_.add(loss) : loss;
+
+  const at::Tensor dlogits =
+      ops::logits_gradient_(std::move(logits), max, sums, labels, slice, feed.loss_scale);
+  ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
+  return ops::linear_input_gradient(dlogits, matrix_.weight()).view(wide.sizes());
+}
+
+at::Tensor Head::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
+  at::Tensor normed = x;
+  if (norm_) {
+    Norm::Normed result = norm_->forward(x, parameters());
+    normed = result.y;
+    saved.keep(kX, x);
+    saved.keep(kStatistics, result.statistics);
+  }
+  const at::Tensor wide = parallel::gather_tokens(normed, site());
+  saved.keep(kGradient, parallel::scatter_sum(loss_gradient(wide, feed), site()));
+  return {};
+}
+
+at::Tensor Head::backward(const at::Tensor&, const Feed&, Saved& saved,
+                          parallel::WeightWork& work) {
+  const at::Tensor& gradient = saved.at(kGradient);
+  if (!norm_) return gradient;
+  return norm_->backward(gradient, saved.at(kX), saved.at(kStatistics), parameters(), work);
+}
+
+double Head::take_loss() {
+  if (!loss_.defined() || loss_.is_meta()) return 0;
+  const double sum = loss_.item<double>();
+  loss_.reset();
+  return site().megatron() && site().tensor_rank != 0 ? 0 : sum;
+}
+
+}  // namespace braid::models

@@ -1,0 +1,50 @@
+#pragma once
+// Final norm, output matrix and loss, fused: forward goes on to the gradient of the norm's output
+// and of the matrix, so that logits live only for a moment and are made once.
+
+#include <functional>
+
+#include "runtime/models/sublayer.h"
+
+namespace braid::models {
+
+// Where the output matrix and its gradient are, when they are not the head's own (tied to the
+// embedding): [vocabulary rows of this rank, hidden].
+struct SharedMatrix {
+  std::function<at::Tensor()> weight, gradient;
+};
+
+class Head : public parallel::Layer {
+ public:
+  Head(std::string name, parallel::Site site);
+
+  void share(SharedMatrix matrix) { matrix_ = std::move(matrix); }
+
+  at::Tensor forward(const at::Tensor& x, const parallel::Feed& feed,
+                     parallel::Saved& saved) override;
+  at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed, parallel::Saved& saved,
+                      parallel::WeightWork& work) override;
+  bool gradients_in_forward() const override { return true; }
+
+  // The sum of this rank's tokens' losses since the last call, counted on one rank of a tensor
+  // group.
+  double take_loss();
+  // Keeps a copy of the next logits, [inner tokens, samples, vocabulary of this rank].
+  void watch_logits(bool watch) { watch_ = watch; }
+  const at::Tensor& logits() const { return logits_; }
+
+ private:
+  enum Slot { kX, kGradient, kStatistics };
+  // This rank's slice of the vocabulary.
+  parallel::LocalShape rows() const;
+  at::Tensor loss_gradient(const at::Tensor& wide, const parallel::Feed& feed);
+
+  parallel::ParameterSpec spec_;
+  std::unique_ptr<Norm> norm_;
+  parallel::Parameters::Id own_ = 0;
+  SharedMatrix matrix_;
+  at::Tensor loss_, logits_;
+  bool watch_ = false;
+};
+
+}  // namespace braid::models

@@ -1,0 +1,29 @@
+#pragma once
+// The norm ahead of a sub-layer, of whichever kind its shape names.
+
+#include <string>
+
+#include "runtime/parallel/layer.h"
+
+namespace braid::models {
+
+class Norm {
+ public:
+  // `prefix` of its parameters: "attention.norm".
+  Norm(const parallel::Site& site, parallel::Parameters::Declare& declare,
+       const std::string& prefix);
+
+  struct Normed {
+    at::Tensor y, statistics;
+  };
+  Normed forward(const at::Tensor& x, const parallel::Parameters& parameters) const;
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& statistics,
+                      parallel::Parameters& parameters, parallel::WeightWork& work) const;
+
+ private:
+  NormKind kind_;
+  double epsilon_;
+  parallel::Parameters::Id weight_ = 0, bias_ = 0;
+};
+
+}  // namespace braid::models

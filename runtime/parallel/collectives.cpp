@@ -1,0 +1,104 @@
+#include "runtime/parallel/collectives.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+
+#include <numeric>
+#include <utility>
+
+#include "planner/core/error.h"
+
+namespace braid::parallel {
+
+namespace {
+
+comm::DataType type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kLong:
+      return comm::DataType::int64;
+    case at::kDouble:
+      return comm::DataType::fp64;
+    case at::kFloat:
+      return comm::DataType::fp32;
+    case at::kBFloat16:
+      return comm::DataType::bf16;
+    default:
+      internal_failure("a tensor of a type that does not travel", std::source_location::current());
+  }
+}
+
+at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows) {
+  std::vector<std::int64_t> shape = like.sizes().vec();
+  shape[0] = rows;
+  return at::empty(shape, like.options());
+}
+
+}  // namespace
+
+comm::Buffer buffer_of(const at::Tensor& tensor) {
+  internal_check(tensor.is_contiguous(), "only contiguous tensors travel");
+  void* data = tensor.is_meta() ? nullptr : tensor.data_ptr();
+  return {data, tensor.numel(), type_of(tensor)};
+}
+
+at::Tensor Arriving::wait() {
+  handle_.wait();
+  source_.reset();
+  return std::exchange(result_, {});
+}
+
+Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name) {
+  if (group.size() == 1) return Arriving(x);
+  const at::Tensor in = x.contiguous();
+  at::Tensor out = empty_rows(in, in.size(0) * group.size());
+  comm::Handle handle = group.all_gather(buffer_of(in), buffer_of(out), name);
+  return {std::move(handle), in, std::move(out)};
+}
+
+Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name) {
+  if (group.size() == 1) return Arriving(x);
+  const at::Tensor in = x.contiguous();
+  internal_check(in.size(0) % group.size() == 0, "the ranks share the rows evenly");
+  at::Tensor out = empty_rows(in, in.size(0) / group.size());
+  comm::Handle handle =
+      group.reduce_scatter(buffer_of(in), buffer_of(out), comm::Reduction::sum, name);
+  return {std::move(handle), in, std::move(out)};
+}
+
+at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name) {
+  return start_all_gather(x, group, name).wait();
+}
+
+at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name) {
+  return start_reduce_scatter(x, group, name).wait();
+}
+
+void all_reduce_(const at::Tensor& x, comm::Group& group, std::string_view name,
+                 comm::Reduction reduction) {
+  if (group.size() > 1) group.all_reduce(buffer_of(x), reduction, name).wait();
+}
+
+at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view name,
+                      std::span<const std::int64_t> to_each,
+                      std::span<const std::int64_t> from_each) {
+  if (group.size() == 1) return x;
+  const at::Tensor in = x.contiguous();
+  const auto ranks = static_cast<std::size_t>(group.size());
+  const std::int64_t row = in.size(0) == 0 ? in.sizes().slice(1).empty() ? 1 : in[0].numel()
+                                           : in.numel() / in.size(0);
+  const auto elements = [&](std::span<const std::int64_t> rows) {
+    std::vector<std::int64_t> counts(ranks, in.size(0) / group.size() * row);
+    for (std::size_t i = 0; i < rows.size(); ++i) counts[i] = rows[i] * row;
+    return counts;
+  };
+  const std::int64_t received = from_each.empty()
+                                    ? in.size(0)
+                                    : std::accumulate(from_each.begin(), from_each.end(),
+                                                      std::int64_t{0});
+  at::Tensor out = empty_rows(in, received);
+  group.all_to_all(buffer_of(in), elements(to_each), buffer_of(out), elements(from_each), name)
+      .wait();
+  return out;
+}
+
+}  // namespace braid::parallel

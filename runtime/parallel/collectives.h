@@ -1,0 +1,48 @@
+#pragma once
+// Collectives on tensors, along their first dim. A tensor without memory (device meta) passes
+// through with the right shape, so that a rank can be played dry.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/comm/group.h"
+
+namespace braid::parallel {
+
+comm::Buffer buffer_of(const at::Tensor& tensor);  // contiguous
+
+// A tensor on its way. Keeps what the operation reads and writes alive.
+class [[nodiscard]] Arriving {
+ public:
+  Arriving() = default;
+  explicit Arriving(at::Tensor ready) : result_(std::move(ready)) {}
+  Arriving(comm::Handle handle, at::Tensor source, at::Tensor result)
+      : handle_(std::move(handle)), source_(std::move(source)), result_(std::move(result)) {}
+
+  bool valid() const { return result_.defined(); }
+  at::Tensor wait();  // once
+
+ private:
+  comm::Handle handle_;
+  at::Tensor source_, result_;
+};
+
+// [n, ..] → [n · size, ..], in the order of ranks.
+Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name);
+// [n · size, ..] → [n, ..], summed.
+Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name);
+
+at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name);
+at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name);
+void all_reduce_(const at::Tensor& x, comm::Group& group, std::string_view name,
+                 comm::Reduction reduction = comm::Reduction::sum);
+// Rows [to_each[0] | to_each[1] | …] → rows [from_each[0] | …]. Empty counts: even blocks.
+at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view name,
+                      std::span<const std::int64_t> to_each = {},
+                      std::span<const std::int64_t> from_each = {});
+
+}  // namespace braid::parallel

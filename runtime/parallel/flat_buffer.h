@@ -1,0 +1,101 @@
+#pragma once
+// Parameters of one layer as one flat tensor, with their gradients and optimizer states, sharded
+// over the replicas as ZeRO says:
+//
+//   zero              weights   gradients   states
+//   none              whole     whole       whole
+//   optimizer (1)     whole     whole       shard
+//   gradients (2)     whole     shard       shard
+//   parameters (3)    shard     shard       shard
+//
+// A shard is an equal share of the flat tensor, padded to a multiple of the replicas.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/parallel/collectives.h"
+#include "runtime/parallel/site.h"
+
+namespace braid::parallel {
+
+// A run of elements that are treated alike.
+struct ElementRun {
+  std::int64_t begin = 0, end = 0;
+  bool decays = true;                     // weight decay applies
+  comm::Group* sharing = nullptr;         // other ranks of the stage's tensor axis that hold the
+                                          // same elements: their gradients add up
+};
+
+class FlatBuffer {
+ public:
+  FlatBuffer(std::string name, std::vector<ElementRun> runs, Zero zero, GroupPtr replicas,
+             const Numerics& numerics);
+
+  std::int64_t elements() const { return elements_; }
+
+  // The whole weights; under ZeRO-3 only between wait_weights() and release_weights().
+  const at::Tensor& weights() const { return whole_weights_; }
+  void start_weights();  // begins the gather, where one is needed and none is under way
+  void wait_weights();
+  void release_weights();
+
+  // Around a micro-batch's weight gradients, which are added to gradients(): the accumulated whole,
+  // or a whole that end_gradients() scatters over the shards.
+  void begin_gradients();
+  const at::Tensor& gradients() const;
+  void end_gradients();
+
+  // After the last micro-batch: sums gradients over sharing ranks and replicas, so that owned()
+  // elements are complete.
+  void reduce_gradients();
+  // Elements this rank's optimizer updates, as parts of the runs.
+  const std::vector<ElementRun>& owned() const { return owned_; }
+  std::int64_t owned_begin() const { return owned_begin_; }
+  // Tensors over the owned elements alone.
+  at::Tensor owned_gradients() const;
+  at::Tensor owned_master() const;  // the weights themselves where no master is kept
+  const at::Tensor& first_moment() const { return first_moment_; }
+  const at::Tensor& second_moment() const { return second_moment_; }
+  // From master to weights, on all replicas.
+  void publish();
+  void zero_gradients();
+  // Whether this rank's owned elements of a run count towards a norm over all ranks (each element
+  // counts once).
+  bool counts(const ElementRun& run) const;
+
+  // Overwrites the owned part of the weights and master from whole initial values.
+  void initialise(const at::Tensor& whole);
+  // The whole weights in the states' precision, gathered from all replicas. Collective.
+  at::Tensor whole_master() const;
+
+  struct Usage {
+    std::int64_t weights = 0, gradients = 0, optimizer = 0;
+  };
+  Usage bytes() const;
+
+ private:
+  bool shards_weights() const { return zero_ == Zero::parameters; }
+  bool shards_gradients() const { return zero_ == Zero::gradients || shards_weights(); }
+  bool shards_states() const { return zero_ != Zero::none; }
+  void finish_scatter();
+
+  std::string name_;
+  std::vector<ElementRun> runs_, owned_;
+  Zero zero_;
+  GroupPtr replicas_;
+  Numerics numerics_;
+  std::int64_t elements_ = 0, padded_ = 0, share_ = 0, owned_begin_ = 0;
+
+  at::Tensor weights_;        // stored: whole or shard
+  at::Tensor whole_weights_;  // usable: the whole
+  Arriving gathering_;
+  at::Tensor gradients_;        // stored: whole or shard
+  at::Tensor whole_gradients_;  // of one micro-batch, under ZeRO-2 and 3
+  Arriving scattering_;
+  at::Tensor master_, first_moment_, second_moment_;
+};
+
+}  // namespace braid::parallel

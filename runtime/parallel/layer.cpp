@@ -1,0 +1,48 @@
+#include "runtime/parallel/layer.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <set>
+#include <utility>
+
+#include "planner/core/error.h"
+
+namespace braid::parallel {
+
+void Saved::keep(int slot, const at::Tensor& tensor) {
+  const auto index = static_cast<std::size_t>(slot);
+  if (slots_.size() <= index) slots_.resize(index + 1);
+  slots_[index] = tensor;
+}
+
+const at::Tensor& Saved::at(int slot) const {
+  internal_check(has(slot), "backward asks for what forward kept");
+  return slots_[static_cast<std::size_t>(slot)];
+}
+
+bool Saved::has(int slot) const {
+  const auto index = static_cast<std::size_t>(slot);
+  return index < slots_.size() && slots_[index].defined();
+}
+
+void Saved::drop(int slot) {
+  const auto index = static_cast<std::size_t>(slot);
+  if (index < slots_.size()) slots_[index].reset();
+}
+
+std::int64_t Saved::bytes() const {
+  std::set<const void*> seen;
+  std::int64_t total = 0;
+  for (const at::Tensor& t : slots_) {
+    if (!t.defined()) continue;
+    if (seen.insert(t.storage().unsafeGetStorageImpl()).second)
+      total += static_cast<std::int64_t>(t.storage().nbytes());
+  }
+  return total;
+}
+
+void WeightWork::run() {
+  for (const std::function<void()>& work : std::exchange(work_, {})) work();
+}
+
+}  // namespace braid::parallel

@@ -1,0 +1,84 @@
+#pragma once
+// One layer on one rank: forward, input gradient and weight gradient written out, and everything
+// that stays between them named.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/parallel/parameters.h"
+#include "runtime/parallel/site.h"
+
+namespace braid::parallel {
+
+// What a layer keeps from forward to backward, for one micro-batch. Slots are the layer's own.
+class Saved {
+ public:
+  void keep(int slot, const at::Tensor& tensor);
+  const at::Tensor& at(int slot) const;
+  bool has(int slot) const;
+  void drop(int slot);
+  // Bytes of memory that would be freed, shared storage counted once.
+  std::int64_t bytes() const;
+
+  std::vector<std::int64_t> counts;  // numbers that live on the host
+
+ private:
+  std::vector<at::Tensor> slots_;
+};
+
+// Weight gradients that wait for their turn.
+class WeightWork {
+ public:
+  void later(std::function<void()> work) { work_.push_back(std::move(work)); }
+  void run();  // in the order of adding; then it is empty
+  bool empty() const { return work_.empty(); }
+
+ private:
+  std::vector<std::function<void()>> work_;
+};
+
+// What enters from outside, for one micro-batch.
+struct Feed {
+  at::Tensor ids;     // embedding: its tokens' ids [tokens, samples]
+  at::Tensor labels;  // head: [tokens, samples]
+  double loss_scale = 1;      // of every token's loss
+  std::int64_t sample = 0;    // number of the rank's first sample, over the whole training
+  std::uint64_t step_key = 0; // of this step's random numbers
+};
+
+class Layer {
+ public:
+  Layer(std::string name, Site site) : name_(std::move(name)), site_(std::move(site)) {}
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  // Weights are there while these run.
+  virtual at::Tensor forward(const at::Tensor& x, const Feed& feed, Saved& saved) = 0;
+  // The input's gradient; what the weights' needs goes to `work`.
+  virtual at::Tensor backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
+                              WeightWork& work) = 0;
+  // Whether forward itself adds to weight gradients (a head that fuses its loss).
+  virtual bool gradients_in_forward() const { return false; }
+
+  const std::string& name() const { return name_; }
+  const Site& site() const { return site_; }
+  Parameters& parameters() { return *parameters_; }
+  const Parameters& parameters() const { return *parameters_; }
+
+ protected:
+  // At the end of a constructor, when all parameters have been declared.
+  void own(std::unique_ptr<Parameters> parameters) { parameters_ = std::move(parameters); }
+
+ private:
+  std::string name_;
+  Site site_;
+  std::unique_ptr<Parameters> parameters_;
+};
+
+}  // namespace braid::parallel

@@ -1,0 +1,264 @@
+#include "runtime/parallel/parameters.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <numeric>
+
+#include "planner/core/error.h"
+#include "runtime/ops/random.h"
+
+namespace braid::parallel {
+
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// The ranks of the tensor group that hold the same elements as this one; none: nobody else.
+comm::Group* sharing_group(CutBy cut, const Site& site) {
+  if (!site.megatron()) return nullptr;
+  if (cut == CutBy::nothing) return site.tensor.get();
+  if (cut == CutBy::kv_heads && site.same_kv->size() > 1) return site.same_kv.get();
+  return nullptr;
+}
+
+// Appends a run, or lengthens the last one where it is of the same kind.
+void append(std::vector<ElementRun>& runs, ElementRun run) {
+  if (!runs.empty() && runs.back().end == run.begin && runs.back().decays == run.decays &&
+      runs.back().sharing == run.sharing) {
+    runs.back().end = run.end;
+  } else {
+    runs.push_back(run);
+  }
+}
+
+// Normal values of a slice, each a function of key and position in the whole tensor. Row by row in
+// chunks, so that the indices need little memory.
+at::Tensor normal_slice(std::uint64_t key, const ParameterSpec& spec, const LocalShape& local,
+                        const Numerics& numerics) {
+  std::vector<std::int64_t> shape = local.shape;
+  shape[static_cast<std::size_t>(spec.cut_dim)] = local.real;
+  const std::int64_t rows = shape[0];
+  const std::int64_t columns = product(shape) / std::max<std::int64_t>(1, rows);
+  const std::int64_t whole_columns = product(spec.shape) / spec.shape[0];
+  const std::int64_t first_row = spec.cut_dim == 0 ? local.begin : 0;
+  // Along dim 1 the slice begins `begin` of its rows' elements further on.
+  const std::int64_t inner =
+      spec.shape.size() > 1 ? whole_columns / spec.shape[1] : std::int64_t{1};
+  const std::int64_t first_column = spec.cut_dim == 1 ? local.begin * inner : 0;
+  const at::TensorOptions index = at::TensorOptions(at::kLong).device(numerics.device);
+  at::Tensor values = at::empty({rows, columns}, index.dtype(numerics.state));
+  constexpr std::int64_t kChunk = 1 << 21;
+  const std::int64_t rows_at_once = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, columns));
+  const at::Tensor column = at::arange(first_column, first_column + columns, index);
+  for (std::int64_t begin = 0; begin < rows; begin += rows_at_once) {
+    const std::int64_t count = std::min(rows_at_once, rows - begin);
+    const at::Tensor row = at::arange(first_row + begin, first_row + begin + count, index);
+    const at::Tensor indices = row.unsqueeze(1).mul(whole_columns).add(column);
+    values.narrow(0, begin, count).copy_(ops::normal_at(key, indices).mul_(spec.deviation));
+  }
+  return values.view(shape);
+}
+
+}  // namespace
+
+LocalShape local_shape(const ParameterSpec& spec, const Site& site) {
+  LocalShape local{.shape = spec.shape};
+  std::int64_t& length = local.shape[static_cast<std::size_t>(spec.cut_dim)];
+  const std::int64_t whole = length;
+  const std::int64_t ways = site.tensor_split();
+  const std::int64_t rank = site.split_rank();
+  switch (spec.cut) {
+    case CutBy::nothing:
+      break;
+    case CutBy::tensor:
+      internal_check(whole % ways == 0, "a legal plan divides what it cuts");
+      length = whole / ways;
+      local.begin = rank * length;
+      break;
+    case CutBy::kv_heads: {
+      const std::int64_t pieces = std::min(ways, site.shape.kv_heads);
+      length = whole / pieces;
+      local.begin = rank * pieces / ways * length;
+      break;
+    }
+    case CutBy::vocabulary:
+      length = (whole + ways - 1) / ways;
+      local.begin = std::min(whole, rank * length);
+      break;
+  }
+  local.real = std::min(length, whole - local.begin);
+  return local;
+}
+
+at::Tensor local_slice(const ParameterSpec& spec, const LocalShape& local,
+                       const at::Tensor& whole) {
+  return whole.narrow(spec.cut_dim, local.begin, local.real);
+}
+
+Parameters::Id Parameters::Declare::add(ParameterSpec spec) {
+  specs_.push_back(std::move(spec));
+  return static_cast<Id>(specs_.size()) - 1;
+}
+
+std::unique_ptr<Parameters> Parameters::Declare::make(const std::string& layer_name) {
+  return std::make_unique<Parameters>(layer_name, std::move(specs_), *site_);
+}
+
+Parameters::Parameters(const std::string& layer_name, std::vector<ParameterSpec> specs,
+                       const Site& site)
+    : layer_name_(layer_name), specs_(std::move(specs)), numerics_(site.numerics) {
+  std::vector<ElementRun> dense, experts;
+  for (const ParameterSpec& spec : specs_) {
+    std::vector<ElementRun>& runs = spec.expert < 0 ? dense : experts;
+    Slot slot{.local = local_shape(spec, site)};
+    slot.begin = runs.empty() ? 0 : runs.back().end;
+    slot.elements = product(slot.local.shape);
+    append(runs, {slot.begin, slot.begin + slot.elements, spec.decays,
+                  sharing_group(spec.cut, site)});
+    slots_.push_back(slot);
+  }
+  dense_ = std::make_unique<FlatBuffer>(layer_name_, std::move(dense), site.strategy.zero,
+                                        site.replicas, numerics_);
+  if (!experts.empty())
+    experts_ = std::make_unique<FlatBuffer>(layer_name_ + " experts", std::move(experts),
+                                            site.strategy.zero, site.expert_replicas, numerics_);
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].buffer = specs_[i].expert < 0 ? dense_.get() : experts_.get();
+}
+
+at::Tensor Parameters::weight(Id id) const {
+  const Slot& slot = slots_[static_cast<std::size_t>(id)];
+  return slot.buffer->weights().narrow(0, slot.begin, slot.elements).view(slot.local.shape);
+}
+
+at::Tensor Parameters::gradient(Id id) {
+  const Slot& slot = slots_[static_cast<std::size_t>(id)];
+  return slot.buffer->gradients()
+      .narrow(0, slot.begin, slot.elements)
+      .view(slot.local.shape);
+}
+
+namespace {
+
+// Rows of neighbours in the flat tensor, as one matrix (or one vector of biases).
+template <class Slots>
+at::Tensor fused(const at::Tensor& flat, const Slots& slots, int first, int count) {
+  const auto& begin = slots[static_cast<std::size_t>(first)];
+  std::vector<std::int64_t> shape = begin.local.shape;
+  std::int64_t elements = 0;
+  shape[0] = 0;
+  for (int i = first; i < first + count; ++i) {
+    const auto& slot = slots[static_cast<std::size_t>(i)];
+    internal_check(slot.begin == begin.begin + elements, "fused parameters are neighbours");
+    elements += slot.elements;
+    shape[0] += slot.local.shape[0];
+  }
+  return flat.narrow(0, begin.begin, elements).view(shape);
+}
+
+}  // namespace
+
+at::Tensor Parameters::fused_weight(Id first, int count) const {
+  return fused(slots_[static_cast<std::size_t>(first)].buffer->weights(), slots_, first, count);
+}
+
+at::Tensor Parameters::fused_gradient(Id first, int count) {
+  return fused(slots_[static_cast<std::size_t>(first)].buffer->gradients(), slots_, first,
+               count);
+}
+
+void Parameters::start_weights() {
+  for (FlatBuffer* buffer : buffers()) buffer->start_weights();
+}
+void Parameters::wait_weights() {
+  for (FlatBuffer* buffer : buffers()) buffer->wait_weights();
+}
+void Parameters::release_weights() {
+  for (FlatBuffer* buffer : buffers()) buffer->release_weights();
+}
+void Parameters::begin_gradients() {
+  for (FlatBuffer* buffer : buffers()) buffer->begin_gradients();
+}
+void Parameters::end_gradients() {
+  for (FlatBuffer* buffer : buffers()) buffer->end_gradients();
+}
+
+void Parameters::fill(const std::function<at::Tensor(Id)>& values) {
+  if (numerics_.device.is_meta()) return;
+  for (FlatBuffer* buffer : buffers()) {
+    const at::Tensor whole = at::zeros(
+        {buffer->elements()}, at::TensorOptions(numerics_.state).device(numerics_.device));
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      const Slot& slot = slots_[i];
+      if (slot.buffer != buffer) continue;
+      whole.narrow(0, slot.begin, slot.elements)
+          .view(slot.local.shape)
+          .narrow(specs_[i].cut_dim, 0, slot.local.real)
+          .copy_(values(static_cast<Id>(i)));
+    }
+    buffer->initialise(whole);
+  }
+}
+
+void Parameters::initialise(std::uint64_t seed) {
+  fill([&](Id id) {
+    const ParameterSpec& spec = specs_[static_cast<std::size_t>(id)];
+    const LocalShape& shape = local(id);
+    const at::TensorOptions options = at::TensorOptions(numerics_.state).device(numerics_.device);
+    std::vector<std::int64_t> real = shape.shape;
+    real[static_cast<std::size_t>(spec.cut_dim)] = shape.real;
+    switch (spec.init) {
+      case Init::zeros:
+        return at::zeros(real, options);
+      case Init::ones:
+        return at::ones(real, options);
+      case Init::normal:
+        return normal_slice(ops::random_key(seed, full_name(id)), spec, shape, numerics_);
+    }
+    internal_failure("unknown initialisation", std::source_location::current());
+  });
+}
+
+std::vector<at::Tensor> Parameters::local_values() const {
+  std::vector<at::Tensor> values(slots_.size());
+  for (const FlatBuffer* buffer : {dense_.get(), experts_.get()}) {
+    if (buffer == nullptr) continue;
+    const at::Tensor whole = buffer->whole_master();
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      const Slot& slot = slots_[i];
+      if (slot.buffer != buffer) continue;
+      values[i] = whole.narrow(0, slot.begin, slot.elements)
+                      .view(slot.local.shape)
+                      .narrow(specs_[i].cut_dim, 0, slot.local.real);
+    }
+  }
+  return values;
+}
+
+std::vector<FlatBuffer*> Parameters::buffers() {
+  if (experts_) return {dense_.get(), experts_.get()};
+  return {dense_.get()};
+}
+
+std::string Parameters::full_name(Id id) const {
+  return fmt::format("{}.{}", layer_name_, specs_[static_cast<std::size_t>(id)].name);
+}
+
+FlatBuffer::Usage Parameters::bytes() const {
+  FlatBuffer::Usage total = dense_->bytes();
+  if (experts_) {
+    const FlatBuffer::Usage more = experts_->bytes();
+    total.weights += more.weights;
+    total.gradients += more.gradients;
+    total.optimizer += more.optimizer;
+  }
+  return total;
+}
+
+}  // namespace braid::parallel

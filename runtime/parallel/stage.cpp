@@ -1,0 +1,222 @@
+#include "runtime/parallel/stage.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/core/error.h"
+#include "runtime/parallel/collectives.h"
+
+namespace braid::parallel {
+
+namespace {
+
+// A rank of a channel's pair is 0 where it sends.
+constexpr int kSender = 0, kReceiver = 1;
+
+// The strategy of a layer, wherever it is.
+Strategy strategy_of(const Plan& plan, int layer) {
+  for (const StagePlan& stage : plan.stages) {
+    const std::vector<int> layers = layers_of(stage);
+    const auto found = std::ranges::find(layers, layer);
+    if (found != layers.end())
+      return stage.strategies[static_cast<std::size_t>(found - layers.begin())];
+  }
+  internal_failure("a layer that no stage holds", std::source_location::current());
+}
+
+}  // namespace
+
+Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics,
+             const std::vector<Layer*>& layers, Groups& groups, StageHooks hooks)
+    : shape_(plan.shape),
+      stage_(stage_of(device, plan.mesh())),
+      numerics_(numerics),
+      hooks_(std::move(hooks)) {
+  const Mesh mesh = plan.mesh();
+  const int local = local_rank(device, mesh);
+  std::vector<int> members;
+  for (int l = 0; l < mesh.stage_devices(); ++l) members.push_back(device_at(stage_, l, mesh));
+  comm::Group& group = *groups.among(members);
+
+  const auto layout = [&](int layer) {
+    return activation_layout(strategy_of(plan, layer), mesh, plan.model.type_of(layer).shape.tokens,
+                             causal);
+  };
+  const auto shape_of = [&](int layer) {
+    const LayerShape& shape = plan.model.type_of(layer).shape;
+    const Layout lies = layout(layer);
+    return std::vector<std::int64_t>{count(segments(lies.dims[0], shape.tokens, local)),
+                                     count(segments(lies.dims[1], plan.micro_batch(), local)),
+                                     shape.hidden};
+  };
+  auto next = layers.begin();
+  for (const LayerRange& range : plan.stages[static_cast<std::size_t>(stage_)].chunks) {
+    Chunk chunk;
+    for (int layer = range.begin; layer < range.end; ++layer) {
+      Step step;
+      step.layer = *next++;
+      if (layer > 0) {
+        const Layout before = layout(layer - 1), after = layout(layer);
+        if (before != after) {
+          const std::vector<std::int64_t> extents = {plan.model.type_of(layer).shape.tokens,
+                                                     plan.micro_batch()};
+          const std::string name = fmt::format("redistribute to layer {}", layer);
+          step.enter = std::make_unique<Redistribution>(before, after, extents, group, name);
+          step.leave = std::make_unique<Redistribution>(after, before, extents, group, name);
+        }
+      }
+      chunk.steps.push_back(std::move(step));
+    }
+    if (range.begin > 0) chunk.arriving = shape_of(range.begin - 1);
+    chunk.leaving = shape_of(range.end - 1);
+    chunks_.push_back(std::move(chunk));
+  }
+
+  // In one order for all ranks: boundary by boundary.
+  const int stages = plan.shape.stages;
+  for (int from = 0; stages > 1 && from < stages; ++from) {
+    const int to = (from + 1) % stages;
+    if (to == 0 && plan.shape.chunks == 1) continue;
+    if (stage_ != from && stage_ != to) continue;
+    const int sender = device_at(from, local, mesh), receiver = device_at(to, local, mesh);
+    const GroupPtr down = groups.among({sender, receiver}, "activations");
+    const GroupPtr up = groups.among({receiver, sender}, "gradients");
+    (stage_ == from ? activation_out_ : activation_in_) = down;
+    (stage_ == from ? gradient_in_ : gradient_out_) = up;
+  }
+}
+
+void Stage::forward(int chunk, int micro_batch) {
+  const Key key{chunk, micro_batch};
+  std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
+  Flight& flight = flights_[key];
+  flight.saved.resize(steps.size());
+  flight.work.resize(steps.size());
+  at::Tensor x = std::move(activations_[key]);
+  activations_.erase(key);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    Layer& layer = *steps[i].layer;
+    layer.parameters().wait_weights();
+    if (i + 1 < steps.size()) steps[i + 1].layer->parameters().start_weights();
+    if (steps[i].enter) x = (*steps[i].enter)(x);
+    const Feed feed = hooks_.feed(layer, micro_batch, Pass::forward);
+    if (layer.gradients_in_forward()) layer.parameters().begin_gradients();
+    x = layer.forward(x, feed, flight.saved[i]);
+    if (layer.gradients_in_forward()) layer.parameters().end_gradients();
+    layer.parameters().release_weights();
+    flight.bytes += flight.saved[i].bytes();
+  }
+  saved_ += flight.bytes;
+  peak_saved_ = std::max(peak_saved_, saved_);
+  const Key onward{lone() ? chunk + 1 : chunk, micro_batch};
+  if (x.defined()) activations_[onward] = std::move(x);
+}
+
+void Stage::run_weight_work(Layer& layer, WeightWork& work) {
+  layer.parameters().begin_gradients();
+  work.run();
+  layer.parameters().end_gradients();
+}
+
+void Stage::run_backward(int chunk, int micro_batch, bool weights_too) {
+  const Key key{chunk, micro_batch};
+  std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
+  Flight& flight = flights_.at(key);
+  at::Tensor gradient = std::move(gradients_[key]);
+  gradients_.erase(key);
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    Layer& layer = *steps[i].layer;
+    layer.parameters().wait_weights();
+    if (i > 0) steps[i - 1].layer->parameters().start_weights();
+    gradient = layer.backward(gradient, hooks_.feed(layer, micro_batch, Pass::backward), flight.saved[i],
+                              flight.work[i]);
+    layer.parameters().release_weights();
+    if (weights_too) {
+      run_weight_work(layer, flight.work[i]);
+      flight.saved[i] = {};
+    }
+    if (steps[i].leave) gradient = (*steps[i].leave)(gradient);
+  }
+  const Key onward{lone() ? chunk - 1 : chunk, micro_batch};
+  if (gradient.defined()) gradients_[onward] = std::move(gradient);
+}
+
+void Stage::land(const Key& key) {
+  saved_ -= flights_.at(key).bytes;
+  flights_.erase(key);
+}
+
+void Stage::backward(int chunk, int micro_batch) {
+  run_backward(chunk, micro_batch, true);
+  land({chunk, micro_batch});
+}
+
+void Stage::backward_input(int chunk, int micro_batch) {
+  run_backward(chunk, micro_batch, false);
+}
+
+void Stage::backward_weight(int chunk, int micro_batch) {
+  const Key key{chunk, micro_batch};
+  std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
+  Flight& flight = flights_.at(key);
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    run_weight_work(*steps[i].layer, flight.work[i]);
+    flight.saved[i] = {};
+  }
+  land(key);
+}
+
+void Stage::post(comm::Group& channel, at::Tensor tensor, const char* name) {
+  tensor = tensor.contiguous();
+  comm::Handle handle = channel.send(buffer_of(tensor), kReceiver, name);
+  sending_.push_back({std::move(handle), std::move(tensor)});
+}
+
+at::Tensor Stage::fetch(comm::Group& channel, const std::vector<std::int64_t>& shape,
+                        const char* name) {
+  at::Tensor tensor =
+      at::empty(shape, at::TensorOptions(numerics_.compute).device(numerics_.device));
+  channel.receive(buffer_of(tensor), kSender, name).wait();
+  return tensor;
+}
+
+void Stage::send_activation(int chunk, int micro_batch) {
+  post(*activation_out_, std::move(activations_.at({chunk, micro_batch})), "activation");
+  activations_.erase({chunk, micro_batch});
+}
+
+void Stage::receive_activation(int chunk, int micro_batch) {
+  activations_[{chunk, micro_batch}] =
+      fetch(*activation_in_, chunks_[static_cast<std::size_t>(chunk)].arriving, "activation");
+}
+
+void Stage::send_gradient(int chunk, int micro_batch) {
+  post(*gradient_out_, std::move(gradients_.at({chunk, micro_batch})), "gradient");
+  gradients_.erase({chunk, micro_batch});
+}
+
+void Stage::receive_gradient(int chunk, int micro_batch) {
+  gradients_[{chunk, micro_batch}] =
+      fetch(*gradient_in_, chunks_[static_cast<std::size_t>(chunk)].leaving, "gradient");
+}
+
+void Stage::reduce() {
+  hooks_.before_reduce();
+  for (const Chunk& chunk : chunks_)
+    for (const Step& step : chunk.steps)
+      for (FlatBuffer* buffer : step.layer->parameters().buffers()) buffer->reduce_gradients();
+}
+
+void Stage::update() { hooks_.update(); }
+
+void Stage::finish_step() {
+  for (Sending& sending : sending_) sending.handle.wait();
+  sending_.clear();
+  internal_check(flights_.empty() && activations_.empty() && gradients_.empty(),
+                 "a step leaves nothing behind");
+}
+
+}  // namespace braid::parallel

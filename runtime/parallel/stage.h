@@ -1,0 +1,94 @@
+#pragma once
+// One rank's share of a plan at work: its layers, what it keeps for the micro-batches in flight,
+// and what it passes to its neighbours. Plays a schedule's list.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "planner/plan/plan.h"
+#include "runtime/parallel/layer.h"
+#include "runtime/parallel/redistribute.h"
+#include "runtime/parallel/schedule_player.h"
+
+namespace braid::parallel {
+
+// Gives a layer what enters from outside in a micro-batch.
+enum class Pass { forward, backward };  // tokens are asked for in forward alone
+using FeedSource = std::function<Feed(const Layer& layer, int micro_batch, Pass pass)>;
+
+struct StageHooks {
+  FeedSource feed;
+  std::function<void()> before_reduce;  // gradients of all micro-batches are there
+  std::function<void()> update;
+};
+
+class Stage : public StageWork {
+ public:
+  // `layers` in the order of the stage's chunks; they outlive the stage.
+  Stage(const Plan& plan, int device, bool causal, const Numerics& numerics,
+        const std::vector<Layer*>& layers, Groups& groups, StageHooks hooks);
+
+  void forward(int chunk, int micro_batch) override;
+  void backward(int chunk, int micro_batch) override;
+  void backward_input(int chunk, int micro_batch) override;
+  void backward_weight(int chunk, int micro_batch) override;
+  void send_activation(int chunk, int micro_batch) override;
+  void receive_activation(int chunk, int micro_batch) override;
+  void send_gradient(int chunk, int micro_batch) override;
+  void receive_gradient(int chunk, int micro_batch) override;
+  void reduce() override;
+  void update() override;
+
+  // Waits for what is still being sent; nothing of a step may remain.
+  void finish_step();
+
+  // Bytes kept for backward: the most at one moment since the stage was made.
+  std::int64_t peak_saved() const { return peak_saved_; }
+
+ private:
+  struct Step {
+    Layer* layer = nullptr;
+    std::unique_ptr<Redistribution> enter, leave;  // of activations, and of gradients back
+  };
+  struct Chunk {
+    std::vector<Step> steps;
+    std::vector<std::int64_t> arriving;  // shape of what comes from the previous virtual stage
+    std::vector<std::int64_t> leaving;   // shape of what goes to the next one
+  };
+  // One micro-batch in a chunk.
+  struct Flight {
+    std::vector<Saved> saved;      // by layer
+    std::vector<WeightWork> work;  // by layer, between the halves of backward
+    std::int64_t bytes = 0;
+  };
+  using Key = std::pair<int, int>;  // chunk, micro-batch
+  struct Sending {
+    comm::Handle handle;
+    at::Tensor tensor;
+  };
+
+  void run_backward(int chunk, int micro_batch, bool weights_too);
+  void run_weight_work(Layer& layer, WeightWork& work);
+  void land(const Key& key);
+  void post(comm::Group& channel, at::Tensor tensor, const char* name);
+  at::Tensor fetch(comm::Group& channel, const std::vector<std::int64_t>& shape, const char* name);
+  bool lone() const { return shape_.stages == 1; }
+
+  PipelineShape shape_;
+  int stage_;
+  Numerics numerics_;
+  StageHooks hooks_;
+  std::vector<Chunk> chunks_;
+  std::map<Key, Flight> flights_;
+  std::map<Key, at::Tensor> activations_, gradients_;  // at a chunk's door, either side
+  // Two-rank channels: with the previous and the next stage, for activations and gradients.
+  GroupPtr activation_in_, activation_out_, gradient_in_, gradient_out_;
+  std::vector<Sending> sending_;
+  std::int64_t saved_ = 0, peak_saved_ = 0;
+};
+
+}  // namespace braid::parallel

@@ -1,0 +1,146 @@
+#include "runtime/train/worker.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/core/error.h"
+#include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/random.h"
+#include "runtime/parallel/collectives.h"
+
+namespace braid::train {
+
+using parallel::Feed;
+using parallel::Layer;
+
+Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, SampleSource samples)
+    : plan_(plan),
+      world_(world),
+      options_(std::move(options)),
+      samples_(std::move(samples)),
+      groups_(world) {
+  const int devices = plan_.cluster.num_devices();
+  if (world.size() != devices)
+    throw Error({.what = fmt::format("{} ranks for a plan of {} devices", world.size(), devices),
+                 .where = "the number of ranks",
+                 .fix = fmt::format("start {} ranks, or plan for {} devices", devices,
+                                    world.size())});
+  model_ = models::build(plan_, world.rank(), options_.numerics, groups_, options_.model);
+  stage_ = std::make_unique<parallel::Stage>(
+      plan_, world.rank(), models::is_causal(plan_.model), options_.numerics, model_.all(), groups_,
+      parallel::StageHooks{
+          .feed = [this](const Layer& layer, int micro_batch,
+                         parallel::Pass pass) { return feed(layer, micro_batch, pass); },
+          .before_reduce =
+              [this] {
+                if (model_.tied) model_.tied->send_gradients();
+              },
+          .update = [this] { update(); }});
+  list_ = parallel::proven_schedule(
+      plan_.shape)[static_cast<std::size_t>(stage_of(world.rank(), plan_.mesh()))];
+  for (Layer* layer : model_.all()) {
+    layer->parameters().initialise(options_.seed);
+    for (parallel::FlatBuffer* buffer : layer->parameters().buffers()) buffers_.push_back(buffer);
+  }
+  weights_changed();
+}
+
+void Worker::weights_changed() {
+  if (model_.tied) model_.tied->send_weights();
+}
+
+std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_batch) const {
+  const parallel::Site& site = layer.site();
+  const std::int64_t count = parallel::count(site.inner_tokens());
+  at::Tensor ids = at::empty({count, site.samples}, at::kLong);
+  at::Tensor labels = at::empty({count, site.samples}, at::kLong);
+  const auto sequence = static_cast<std::size_t>(site.shape.tokens);
+  std::vector<std::int64_t> inputs(sequence), targets(sequence);
+  const std::int64_t first = step_ * plan_.global_batch + micro_batch * plan_.micro_batch() +
+                             site.data_rank * site.samples;
+  auto* id = ids.data_ptr<std::int64_t>();
+  auto* label = labels.data_ptr<std::int64_t>();
+  for (std::int64_t sample = 0; sample < site.samples; ++sample) {
+    samples_.read(first + sample, inputs, targets);
+    std::int64_t row = 0;
+    for (const parallel::Segment& s : site.inner_tokens())
+      for (std::int64_t t = s.begin; t < s.end; ++t, ++row) {
+        id[row * site.samples + sample] = inputs[static_cast<std::size_t>(t)];
+        label[row * site.samples + sample] = targets[static_cast<std::size_t>(t)];
+      }
+  }
+  return {ids, labels};
+}
+
+Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) const {
+  const parallel::Site& site = layer.site();
+  Feed feed;
+  feed.loss_scale = loss_scale_;
+  feed.sample = step_ * plan_.global_batch + micro_batch * plan_.micro_batch() +
+                site.data_rank * site.samples;
+  feed.step_key = ops::random_key(options_.seed, fmt::format("dropout {}", step_));
+  const bool reads = &layer == model_.embedding || &layer == model_.head;
+  if (!reads || pass == parallel::Pass::backward) return feed;
+  const at::Device device = options_.numerics.device;
+  if (device.is_meta()) {
+    feed.ids = feed.labels = at::empty({parallel::count(site.inner_tokens()), site.samples},
+                                       at::TensorOptions(at::kLong).device(device));
+    return feed;
+  }
+  auto [ids, labels] = tokens(layer, micro_batch);
+  feed.ids = ids.to(device);
+  feed.labels = labels.to(device);
+  return feed;
+}
+
+double Worker::counted_tokens() const {
+  const auto all = static_cast<double>(plan_.global_batch * plan_.model.sequence);
+  if (!samples_.ignores_labels) return all;
+  at::Tensor counted = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  const models::Head* head = model_.head;
+  // A tensor group sees the same tokens: one of its ranks counts them.
+  if (head != nullptr && (!head->site().megatron() || head->site().tensor_rank == 0))
+    for (int m = 0; m < plan_.shape.micro_batches; ++m)
+      counted.add_(tokens(*head, m).second.ne(ops::kIgnoreLabel).sum().to(counted.device()));
+  parallel::all_reduce_(counted, world_, "count tokens");
+  return std::max(1.0, counted.item<double>());
+}
+
+StepResult Worker::step(std::int64_t number, double learning_rate) {
+  step_ = number;
+  learning_rate_ = learning_rate;
+  loss_scale_ = 1 / counted_tokens();
+  parallel::play(list_, *stage_);
+  stage_->finish_step();
+  return result_;
+}
+
+// All ranks learn loss and norm together, so that they stop together when one is not a number.
+void Worker::update() {
+  at::Tensor loss = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  if (model_.head != nullptr) loss.fill_(model_.head->take_loss() * loss_scale_);
+  parallel::all_reduce_(loss, world_, "loss");
+  const bool dry = loss.is_meta();
+  result_ = {.loss = dry ? 0 : loss.item<double>(),
+             .gradient_norm = gradient_norm(buffers_, world_)};
+  if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm))
+    throw Error({.what = fmt::format("loss {} and gradient norm {} at step {}", result_.loss,
+                                     result_.gradient_norm, step_),
+                 .where = fmt::format("rank {}", world_.rank()),
+                 .fix = "lower the learning rate or look at the data of this step; parameters are "
+                        "those of the step before"});
+  const bool clips = options_.clip > 0 && result_.gradient_norm > options_.clip;
+  adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1,
+             clips ? options_.clip / result_.gradient_norm : 1);
+  for (parallel::FlatBuffer* buffer : buffers_) {
+    buffer->publish();
+    buffer->zero_gradients();
+  }
+  weights_changed();
+}
+
+}  // namespace braid::train

@@ -1,0 +1,75 @@
+#pragma once
+// One rank of a training run: builds its share of the plan and takes steps.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "planner/plan/plan.h"
+#include "planner/simulate/schedule.h"
+#include "runtime/models/model.h"
+#include "runtime/parallel/stage.h"
+#include "runtime/train/adamw.h"
+
+namespace braid::train {
+
+// Samples by their number in the whole run: `sequence` inputs and as many labels (ops::kIgnoreLabel
+// where a token does not count). Called from every rank that needs them, maybe at the same time.
+struct SampleSource {
+  std::function<void(std::int64_t sample, std::span<std::int64_t> inputs,
+                     std::span<std::int64_t> labels)>
+      read;
+  bool ignores_labels = false;  // whether any label may be kIgnoreLabel
+};
+
+struct WorkerOptions {
+  parallel::Numerics numerics;
+  std::uint64_t seed = 1;
+  AdamW adamw;
+  double clip = 1.0;  // of the gradient's norm; 0: none
+  models::ModelOptions model;
+};
+
+struct StepResult {
+  double loss = 0;  // mean over the global batch's tokens
+  double gradient_norm = 0;
+};
+
+class Worker {
+ public:
+  // Throws Error unless the world has as many ranks as the plan devices. Collective.
+  Worker(const Plan& plan, comm::Group& world, WorkerOptions options, SampleSource samples);
+
+  // Step numbers count from 0. Every rank returns the same.
+  StepResult step(std::int64_t number, double learning_rate);
+
+  models::RankModel& model() { return model_; }
+  const parallel::Stage& stage() const { return *stage_; }
+  // Copies tied weights to where they are used; after parameters were set from outside.
+  void weights_changed();
+
+ private:
+  parallel::Feed feed(const parallel::Layer& layer, int micro_batch, parallel::Pass pass) const;
+  // Ids and labels of a layer's tokens and samples, [tokens, samples] each.
+  std::pair<at::Tensor, at::Tensor> tokens(const parallel::Layer& layer, int micro_batch) const;
+  double counted_tokens() const;
+  void update();
+
+  Plan plan_;
+  comm::Group& world_;
+  WorkerOptions options_;
+  SampleSource samples_;
+  parallel::Groups groups_;
+  models::RankModel model_;
+  std::unique_ptr<parallel::Stage> stage_;
+  OpList list_;
+  std::vector<parallel::FlatBuffer*> buffers_;
+
+  std::int64_t step_ = 0;
+  double learning_rate_ = 0, loss_scale_ = 1;
+  StepResult result_;
+};
+
+}  // namespace braid::train

@@ -1,0 +1,198 @@
+#pragma once
+// Plans drawn at random from all that the planner may emit, for models small enough to train in a
+// test.
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planner/core/error.h"
+#include "planner/core/json.h"
+#include "planner/model/model.h"
+#include "planner/plan/legal.h"
+#include "planner/plan/plan.h"
+#include "planner/simulate/schedule.h"
+
+namespace braid {
+
+// Names of the tiny models, one for each architecture.
+inline const std::vector<std::string> kTinyModels = {"gpt2",  "llama", "llama_tied", "mistral",
+                                                     "qwen2", "qwen3", "mixtral"};
+
+// Eight heads, so that every degree up to eight divides them; a vocabulary that none divides.
+inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
+  if (name == "gpt2") {
+    const Json json = {{"model_type", "gpt2"}, {"n_embd", 32},      {"n_head", 8},
+                       {"n_layer", blocks},    {"vocab_size", 61},  {"n_inner", 64},
+                       {"n_positions", 64},    {"braid_sequence", sequence}};
+    return model_from_json(json, name);
+  }
+  Json json = {{"hidden_size", 32},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 4},
+               {"head_dim", 4},
+               {"num_hidden_layers", blocks},
+               {"intermediate_size", 48},
+               {"vocab_size", 61},
+               {"max_position_embeddings", 64},
+               {"braid_sequence", sequence}};
+  json["model_type"] = name == "llama_tied" ? "llama" : name;
+  if (name == "llama_tied") {
+    json["tie_word_embeddings"] = true;
+    json["num_key_value_heads"] = 2;
+  }
+  if (name == "mistral") json["sliding_window"] = 5;
+  if (name == "mixtral") {
+    json["num_local_experts"] = 4;
+    json["num_experts_per_tok"] = 2;
+    json["intermediate_size"] = 16;
+  }
+  return model_from_json(json, name);
+}
+
+inline Cluster tiny_cluster(int devices) {
+  const Json json = {
+      {"format", "braid.cluster"},
+      {"version", 1},
+      {"name", "test"},
+      {"device_types",
+       {{{"name", "device"},
+         {"peak_bf16", 1e14},
+         {"peak_fp32", 1e13},
+         {"memory", std::int64_t{64} << 30},
+         {"memory_bandwidth", 1e12}}}},
+      {"nodes",
+       {{{"count", 1},
+         {"device_type", "device"},
+         {"devices", devices},
+         {"inside", {{"bandwidth", 1e11}, {"latency", 1e-5}}}}}}};
+  return cluster_from_json(json, "test");
+}
+
+// One device, one micro-batch: what every other plan is held against.
+inline Plan reference_plan(const Model& model, std::int64_t global_batch) {
+  Plan plan;
+  plan.model = model;
+  plan.cluster = tiny_cluster(1);
+  plan.global_batch = global_batch;
+  plan.precision = Precision::fp32;
+  plan.stages = {{.chunks = {{0, model.num_layers()}},
+                  .strategies = std::vector<Strategy>(static_cast<std::size_t>(model.num_layers()))}};
+  return plan;
+}
+
+class PlanDice {
+ public:
+  explicit PlanDice(std::uint64_t seed) : engine_(seed) {}
+
+  Plan plan() {
+    while (true) {
+      Plan drawn = candidate();
+      try {
+        verify(drawn, "drawn");
+        return drawn;
+      } catch (const Error&) {  // a cut without a block, a batch that nothing divides: again
+      }
+    }
+  }
+
+  int number(int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(engine_);
+  }
+  bool chance(double p) { return std::bernoulli_distribution(p)(engine_); }
+  template <class T>
+  const T& any(const std::vector<T>& list) {
+    return list[static_cast<std::size_t>(number(0, static_cast<int>(list.size()) - 1))];
+  }
+
+ private:
+  Plan candidate() {
+    Plan plan;
+    plan.precision = Precision::fp32;
+    const int devices = std::max(number(1, 8), number(1, 8));
+    plan.model = tiny_model(any(kTinyModels), number(2, 5), any<std::int64_t>({16, 32}));
+    plan.cluster = tiny_cluster(devices);
+    std::vector<int> stage_counts;
+    for (int s = 1; s <= devices; ++s)
+      if (devices % s == 0 && s <= 4) stage_counts.push_back(s);
+    plan.shape.stages = any(stage_counts);
+    plan.shape.schedule =
+        any<ScheduleKind>({ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                           ScheduleKind::interleaved, ScheduleKind::zero_bubble});
+    const bool interleaved = plan.shape.schedule == ScheduleKind::interleaved;
+    plan.shape.chunks = interleaved ? number(1, 2) : 1;
+    plan.shape.micro_batches =
+        plan.shape.chunks > 1 ? plan.shape.stages * number(1, 2) : number(1, 4);
+    plan.mesh_order = kMeshOrders[number(0, 2)];
+    const int width = devices / plan.shape.stages;
+    plan.global_batch = plan.shape.micro_batches * any<std::int64_t>({1, 2, width, 2 * width});
+    cut(plan);
+    choose(plan);
+    return plan;
+  }
+
+  // The layers in order over the virtual stages, at random places.
+  void cut(Plan& plan) {
+    const int parts = plan.shape.stages * plan.shape.chunks;
+    const int layers = plan.model.num_layers();
+    std::vector<int> ends;
+    for (int i = 0; i < parts - 1; ++i) ends.push_back(number(1, layers - 1));
+    std::ranges::sort(ends);
+    ends.push_back(layers);
+    plan.stages.assign(static_cast<std::size_t>(plan.shape.stages), {});
+    int begin = 0;
+    for (int v = 0; v < parts; ++v) {
+      const int end = ends[static_cast<std::size_t>(v)];
+      plan.stages[static_cast<std::size_t>(v % plan.shape.stages)].chunks.push_back({begin, end});
+      begin = end;
+    }
+  }
+
+  // Every layer its own strategy, or runs of equal ones.
+  void choose(Plan& plan) {
+    const int width = plan.mesh().stage_devices();
+    const double changes = any<double>({0.0, 0.3, 1.0});
+    for (StagePlan& stage : plan.stages) {
+      for (const int layer : layers_of(stage)) {
+        const LayerShape& shape = plan.model.type_of(layer).shape;
+        const bool keeps = !stage.strategies.empty() && !chance(changes) &&
+                           !strategy_fault(shape, stage.strategies.back(), plan.micro_batch());
+        if (keeps) {
+          stage.strategies.push_back(stage.strategies.back());
+          continue;
+        }
+        const std::vector<Strategy> legal = strategies(shape, width, plan.micro_batch());
+        stage.strategies.push_back(legal.empty() ? Strategy{} : any(legal));
+      }
+    }
+  }
+
+  static std::vector<Strategy> strategies(const LayerShape& shape, int width,
+                                          std::int64_t micro_batch) {
+    std::vector<Strategy> legal;
+    for (int tp = 1; tp <= width; tp *= 2)
+      for (int cp = 1; tp * cp <= width; cp *= 2)
+        for (const TensorKind kind : {TensorKind::megatron, TensorKind::ulysses})
+          for (int zero = 0; zero < 4; ++zero)
+            for (int ep = 1; ep <= 8; ++ep)
+              for (const Recompute recompute :
+                   {Recompute::none, Recompute::selective, Recompute::full}) {
+                if (width % (tp * cp) != 0 || (tp == 1 && kind == TensorKind::ulysses)) continue;
+                const Strategy s{.tp = tp,
+                                 .tp_kind = kind,
+                                 .cp = cp,
+                                 .dp = width / tp / cp,
+                                 .zero = static_cast<Zero>(zero),
+                                 .ep = ep,
+                                 .recompute = recompute};
+                if (!strategy_fault(shape, s, micro_batch)) legal.push_back(s);
+              }
+    return legal;
+  }
+
+  std::mt19937_64 engine_;
+};
+
+}  // namespace braid
