@@ -101,7 +101,7 @@ class AwaitEvents final : public Pending {
   std::vector<std::shared_ptr<Event>> events_;
 };
 
-// Runs `words` through the store: [rank] → key. Throws where a rank does not come.
+// One key for each rank. Throws where a rank does not come.
 void wait_for_keys(Site& site, const std::vector<std::string>& keys, const std::vector<int>& ranks,
                    const Operation& operation) {
   try {

@@ -109,10 +109,6 @@ class Watchdog {
     const std::lock_guard lock(mutex_);
     ticket->done = std::move(done);
   }
-  void forget(Ticket ticket) {
-    const std::lock_guard lock(mutex_);
-    under_way_.erase(ticket);
-  }
 
   void add(ncclComm_t comm) {
     const std::lock_guard lock(mutex_);
