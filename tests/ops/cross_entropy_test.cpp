@@ -8,6 +8,9 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "runtime/ops/autograd.h"
 #include "tests/support/tensors.h"
 

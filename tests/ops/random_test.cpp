@@ -6,7 +6,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <limits>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "runtime/ops/autograd.h"
 #include "tests/support/tensors.h"
@@ -57,6 +60,9 @@ TEST(Random, AnySliceInAnyShapeHasTheSameBits) {
           << first << " + " << count;
     }
   }
+  // Enough for ATen to give each thread a part.
+  EXPECT_TRUE(identical(normal_at(kKey, indices(12345, 70001)),
+                        normal_at(kKey, indices(0, 100000)).narrow(0, 12345, 70001)));
   const at::Tensor matrix = indices(0, 5000).view({50, 100});
   EXPECT_TRUE(identical(normal_at(kKey, matrix.t()), normal.view({50, 100}).t()));
   EXPECT_TRUE(

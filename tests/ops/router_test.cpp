@@ -5,6 +5,8 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <tuple>
+
 #include "runtime/ops/autograd.h"
 #include "tests/support/tensors.h"
 
