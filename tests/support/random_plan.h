@@ -53,22 +53,17 @@ inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequen
 }
 
 inline Cluster tiny_cluster(int devices) {
-  const Json json = {
-      {"format", "braid.cluster"},
-      {"version", 1},
-      {"name", "test"},
-      {"device_types",
-       {{{"name", "device"},
-         {"peak_bf16", 1e14},
-         {"peak_fp32", 1e13},
-         {"memory", std::int64_t{64} << 30},
-         {"memory_bandwidth", 1e12}}}},
-      {"nodes",
-       {{{"count", 1},
-         {"device_type", "device"},
-         {"devices", devices},
-         {"inside", {{"bandwidth", 1e11}, {"latency", 1e-5}}}}}}};
-  return cluster_from_json(json, "test");
+  Cluster cluster;
+  cluster.name = "test";
+  cluster.device_types = {{.name = "device",
+                           .peak_bf16 = FlopsPerSecond(1e14),
+                           .peak_fp32 = FlopsPerSecond(1e13),
+                           .memory = Bytes(std::int64_t{64} << 30),
+                           .memory_bandwidth = BytesPerSecond(1e12)}};
+  const Link link{.bandwidth = BytesPerSecond(1e11), .latency = Seconds(1e-5)};
+  cluster.groups = {{.count = 1, .device_type = 0, .devices = devices, .inside = link}};
+  cluster.between = link;
+  return cluster;
 }
 
 // One device, one micro-batch: what every other plan is held against.
