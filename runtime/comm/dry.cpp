@@ -13,7 +13,7 @@ class DryGroup final : public Group {
 
  protected:
   Handle do_all_reduce(Buffer buffer, Reduction, std::string_view) override {
-    return count(2 * (size() - 1) * buffer.bytes() / size());
+    return count(2 * buffer.bytes() * (size() - 1) / size());
   }
   Handle do_reduce_scatter(ConstBuffer, Buffer out, Reduction, std::string_view) override {
     return count((size() - 1) * out.bytes());

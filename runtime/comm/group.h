@@ -36,8 +36,8 @@ struct ConstBuffer {
   DataType type = DataType::fp32;
 
   ConstBuffer() = default;
-  ConstBuffer(const void* data_, std::int64_t count_, DataType type_)
-      : data(data_), count(count_), type(type_) {}
+  ConstBuffer(const void* first, std::int64_t elements, DataType of)
+      : data(first), count(elements), type(of) {}
   ConstBuffer(const Buffer& b) : data(b.data), count(b.count), type(b.type) {}
   std::int64_t bytes() const { return count * bytes_of(type); }
 };

@@ -184,9 +184,9 @@ class InProcessGroup final : public Group {
 
   Handle collective(Contribution brings, AwaitMeeting::Finish finish) {
     const auto place = to_size(rank());
-    brings.operation.number = begun_++;
-    auto meeting =
-        world_->come(*hub_, Hub::Key{.number = brings.operation.number}, place, std::move(brings));
+    const Hub::Key key{.number = begun_++};
+    brings.operation.number = key.number;
+    auto meeting = world_->come(*hub_, key, place, std::move(brings));
     return Handle(
         std::make_unique<AwaitMeeting>(world_, std::move(meeting), place, std::move(finish)));
   }

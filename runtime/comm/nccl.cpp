@@ -367,6 +367,7 @@ class NcclGroup final : public Group {
   std::shared_ptr<Event> exchange_on(const Lane& lane, const std::vector<Outgoing>& sends,
                                      const std::vector<Incoming>& receives, std::string_view name) {
     std::vector<Watchdog::Ticket> tickets;
+    tickets.reserve(sends.size() + receives.size());
     for (const Outgoing& m : sends) {
       tickets.push_back(begin_message(name, m.buffer, rank(), m.to, sent_[to_size(m.to)]++));
     }
@@ -399,7 +400,7 @@ class NcclGroup final : public Group {
 };
 
 int choose_device(const Launch& launch) {
-  const int devices = c10::cuda::device_count();
+  const auto devices = static_cast<int>(c10::cuda::device_count());
   if (devices == 0) {
     throw Error({.what = "no GPU is visible",
                  .where = "backend nccl",

@@ -66,7 +66,7 @@ std::shared_ptr<Meeting> World::come(Hub& hub, Hub::Key key, std::size_t place,
     }
     open = std::make_shared<Meeting>(std::move(ranks));
   }
-  const std::shared_ptr<Meeting> meeting = open;
+  std::shared_ptr<Meeting> meeting = open;
   meeting->brought[place] = std::move(brought);
   if (!meeting->mistake) meeting->mistake = quarrel(*meeting, place);
   ++meeting->arrived;

@@ -33,7 +33,7 @@ struct Contribution {
 
 // One operation of some ranks, or one message between two.
 struct Meeting {
-  explicit Meeting(std::vector<int> ranks_) : ranks(std::move(ranks_)), brought(ranks.size()) {}
+  explicit Meeting(std::vector<int> of) : ranks(std::move(of)), brought(ranks.size()) {}
 
   const std::vector<int> ranks;  // of the world
   std::vector<std::unique_ptr<Contribution>> brought;
@@ -55,8 +55,7 @@ struct Hub {
     std::size_t joined = 0;
   };
 
-  Hub(std::vector<int> ranks_, std::string name_)
-      : ranks(std::move(ranks_)), name(std::move(name_)) {}
+  Hub(std::vector<int> of, std::string called) : ranks(std::move(of)), name(std::move(called)) {}
 
   const std::vector<int> ranks;  // of the world
   const std::string name;

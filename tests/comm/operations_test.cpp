@@ -164,7 +164,7 @@ TEST(Operations, SubgroupsOfSubgroupsAndTheSameMembersTwiceAreGroupsOfTheirOwn) 
     const auto second = three->subgroup(inner, "pair");
     EXPECT_EQ(first->rank(), world.rank() == 2 ? 0 : 1);
     // Numbers count in each group alone: what one has begun does not disturb the other.
-    std::int64_t a = world.rank(), b = 10 * world.rank();
+    std::int64_t a = world.rank(), b = 10 * a;
     Handle sum_a = first->all_reduce({&a, 1, DataType::int64}, Reduction::sum, "a");
     second->all_reduce({&b, 1, DataType::int64}, Reduction::sum, "b").wait();
     sum_a.wait();

@@ -134,6 +134,7 @@ inline void store_reduced(const Step& step, const std::vector<Raw>& inputs, std:
 inline Raw expected(const Step& step, int place) {
   const auto size = static_cast<int>(step.members.size());
   std::vector<Raw> inputs;
+  inputs.reserve(step.members.size());
   for (int k = 0; k < size; ++k) {
     inputs.push_back(input_of(step, step.members[index(k)], input_count(step, k)));
   }
@@ -218,6 +219,7 @@ inline std::unique_ptr<Playing> begin(const Step& step, Group& group) {
     }
     case OperationKind::all_to_all: {
       std::vector<std::int64_t> from;
+      from.reserve(step.blocks.size());
       for (const auto& row : step.blocks) from.push_back(row[index(place)]);
       const auto total = std::accumulate(from.begin(), from.end(), std::int64_t{0});
       playing->handle = group.all_to_all(in(), step.blocks[index(place)], out(total), from, "play");

@@ -12,6 +12,7 @@ namespace {
 template <typename Stored>
 Stored reduced(Reduction reduction, DataType type, std::vector<Stored> values) {
   std::vector<const std::byte*> inputs;
+  inputs.reserve(values.size());
   for (const Stored& value : values) inputs.push_back(reinterpret_cast<const std::byte*>(&value));
   Stored out{};
   reduce_in_order(reduction, type, inputs, reinterpret_cast<std::byte*>(&out), 1);
