@@ -25,10 +25,10 @@ Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, Samp
       groups_(world) {
   const int devices = plan_.cluster.num_devices();
   if (world.size() != devices)
-    throw Error({.what = fmt::format("{} ranks for a plan of {} devices", world.size(), devices),
-                 .where = "the number of ranks",
-                 .fix = fmt::format("start {} ranks, or plan for {} devices", devices,
-                                    world.size())});
+    throw Error(
+        {.what = fmt::format("{} ranks for a plan of {} devices", world.size(), devices),
+         .where = "the number of ranks",
+         .fix = fmt::format("start {} ranks, or plan for {} devices", devices, world.size())});
   model_ = models::build(plan_, world.rank(), options_.numerics, groups_, options_.model);
   stage_ = std::make_unique<parallel::Stage>(
       plan_, world.rank(), models::is_causal(plan_.model), options_.numerics, model_.all(), groups_,
@@ -100,13 +100,14 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) cons
 double Worker::counted_tokens() const {
   const auto all = static_cast<double>(plan_.global_batch * plan_.model.sequence);
   if (!samples_.ignores_labels) return all;
-  at::Tensor counted = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  at::Tensor counted =
+      at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
   const models::Head* head = model_.head;
   // A tensor group sees the same tokens: one of its ranks counts them.
   if (head != nullptr && (!head->site().megatron() || head->site().tensor_rank == 0))
     for (int m = 0; m < plan_.shape.micro_batches; ++m)
       counted.add_(tokens(*head, m).second.ne(ops::kIgnoreLabel).sum().to(counted.device()));
-  parallel::all_reduce_(counted, world_, "count tokens");
+  parallel::all_reduce(counted, world_, "count tokens");
   return std::max(1.0, counted.item<double>());
 }
 
@@ -123,7 +124,7 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
 void Worker::update() {
   at::Tensor loss = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
   if (model_.head != nullptr) loss.fill_(model_.head->take_loss() * loss_scale_);
-  parallel::all_reduce_(loss, world_, "loss");
+  parallel::all_reduce(loss, world_, "loss");
   const bool dry = loss.is_meta();
   result_ = {.loss = dry ? 0 : loss.item<double>(),
              .gradient_norm = gradient_norm(buffers_, world_)};
@@ -133,6 +134,7 @@ void Worker::update() {
                  .where = fmt::format("rank {}", world_.rank()),
                  .fix = "lower the learning rate or look at the data of this step; parameters are "
                         "those of the step before"});
+  if (options_.before_update) options_.before_update();
   const bool clips = options_.clip > 0 && result_.gradient_norm > options_.clip;
   adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1,
              clips ? options_.clip / result_.gradient_norm : 1);

@@ -30,6 +30,7 @@ struct WorkerOptions {
   AdamW adamw;
   double clip = 1.0;  // of the gradient's norm; 0: none
   models::ModelOptions model;
+  std::function<void()> before_update = {};  // gradients are complete and not yet used
 };
 
 struct StepResult {
