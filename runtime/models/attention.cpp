@@ -111,16 +111,15 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
       saved.keep(slot(statistics), normed.statistics);
       x = normed.y;
     };
-    norm(q, q_norm_, kRawQ, kStatisticsQ);
-    norm(k, k_norm_, kRawK, kStatisticsK);
+    norm(q, q_norm_, Slot::raw_q, Slot::statistics_q);
+    norm(k, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
   if (s.rotary) {
     q = ops::rotary(q, rotary_table());
     k = ops::rotary(k, rotary_table());
     v = v.contiguous();  // lets go of the storage it shared with q and k
   }
-  return {parallel::to_heads(q, site_), parallel::to_heads(k, site_),
-          parallel::to_heads(v, site_)};
+  return {parallel::to_heads(q, site_), parallel::to_heads(k, site_), parallel::to_heads(v, site_)};
 }
 
 ops::Attended Attention::attend(const Heads& heads) const {
@@ -132,14 +131,14 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   const Norm::Normed normed = norm_.forward(x, parameters);
   const Heads heads = project(parallel::gather_tokens(normed.y, site_), parameters, saved);
   const ops::Attended attended = attend(heads);
-  saved.keep(slot(kX), x);
-  saved.keep(slot(kNormed), normed.y);
-  saved.keep(slot(kStatistics), normed.statistics);
-  saved.keep(slot(kQ), heads.q);
-  saved.keep(slot(kK), heads.k);
-  saved.keep(slot(kV), heads.v);
-  saved.keep(slot(kOut), attended.out);
-  saved.keep(slot(kLse), attended.lse);
+  saved.keep(slot(Slot::x), x);
+  saved.keep(slot(Slot::normed), normed.y);
+  saved.keep(slot(Slot::statistics), normed.statistics);
+  saved.keep(slot(Slot::q), heads.q);
+  saved.keep(slot(Slot::k), heads.k);
+  saved.keep(slot(Slot::v), heads.v);
+  saved.keep(slot(Slot::out), attended.out);
+  saved.keep(slot(Slot::lse), attended.lse);
 
   const at::Tensor tokens = flat(parallel::to_tokens(attended.out, site_));
   at::Tensor y = parallel::scatter_sum(ops::linear(tokens, parameters.weight(out_)), site_);
@@ -150,10 +149,11 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
 at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
                                Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
-  const Heads heads{saved.at(slot(kQ)), saved.at(slot(kK)), saved.at(slot(kV))};
-  const ops::Attended attended = saved.has(slot(kOut))
-                                     ? ops::Attended{saved.at(slot(kOut)), saved.at(slot(kLse))}
-                                     : attend(heads);
+  const Heads heads{saved.at(slot(Slot::q)), saved.at(slot(Slot::k)), saved.at(slot(Slot::v))};
+  const ops::Attended attended =
+      saved.has(slot(Slot::out))
+          ? ops::Attended{saved.at(slot(Slot::out)), saved.at(slot(Slot::lse))}
+          : attend(heads);
 
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
@@ -165,8 +165,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
       ops::add_bias_gradient(parameters.gradient(out_bias_), dropped);
   });
 
-  const at::Tensor dout = parallel::to_heads(
-      by_head(dtokens, s.head_dim), site_);
+  const at::Tensor dout = parallel::to_heads(by_head(dtokens, s.head_dim), site_);
   const ops::AttentionGradients grads = parallel::ring_attention_backward(
       dout, heads.q, heads.k, heads.v, attended.out, attended.lse, scale_, site_);
   at::Tensor dq = parallel::to_tokens(grads.dq, site_);
@@ -184,28 +183,27 @@ at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
                                   dweight);
       work.later([&parameters, id, dweight] { parameters.gradient(id).add_(dweight); });
     };
-    norm(dq, q_norm_, kRawQ, kStatisticsQ);
-    norm(dk, k_norm_, kRawK, kStatisticsK);
+    norm(dq, q_norm_, Slot::raw_q, Slot::statistics_q);
+    norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
   const at::Tensor dqkv = at::cat({flat(dq), flat(dk), flat(dv)}, 2);
-  const at::Tensor dwide =
-      ops::linear_input_gradient(dqkv, parameters.fused_weight(qkv_, 3));
+  const at::Tensor dwide = ops::linear_input_gradient(dqkv, parameters.fused_weight(qkv_, 3));
   // The gathered input is not kept: gathered again when its turn comes.
-  work.later([this, &parameters, dqkv, normed = saved.at(slot(kNormed))] {
+  work.later([this, &parameters, dqkv, normed = saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
     ops::add_weight_gradient(parameters.fused_gradient(qkv_, 3), dqkv, wide);
-    if (site_.shape.qkv_bias)
-      ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), dqkv);
+    if (site_.shape.qkv_bias) ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), dqkv);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
   return norm_
-      .backward(dnormed, saved.at(slot(kX)), saved.at(slot(kStatistics)), parameters, work)
+      .backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)), parameters,
+                work)
       .add_(dy);
 }
 
 void Attention::forget_cheap(Saved& saved) {
-  saved.drop(slot(kOut));
-  saved.drop(slot(kLse));
+  saved.drop(slot(Slot::out));
+  saved.drop(slot(Slot::lse));
 }
 
 }  // namespace braid::models

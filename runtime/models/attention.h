@@ -22,13 +22,25 @@ class Attention : public SubLayer {
   void forget_cheap(parallel::Saved& saved) override;
 
  private:
-  enum Slot { kX, kNormed, kStatistics, kQ, kK, kV, kOut, kLse, kRawQ, kRawK, kStatisticsQ,
-              kStatisticsK };
+  enum class Slot {
+    x,
+    normed,
+    statistics,
+    q,
+    k,
+    v,
+    out,
+    lse,
+    raw_q,
+    raw_k,
+    statistics_q,
+    statistics_k
+  };
   struct Heads {
     at::Tensor q, k, v;
   };
 
-  int slot(Slot which) const { return first_slot_ + which; }
+  int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
                 parallel::Saved& saved) const;
   ops::Attended attend(const Heads& heads) const;

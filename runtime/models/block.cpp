@@ -26,14 +26,11 @@ Block::Block(std::string name, parallel::Site site, const ModelOptions& options)
     return TokenDropout(this->site(), options.dropout,
                         ops::random_key(0, this->name() + "." + part));
   };
-  parts_.push_back(
-      std::make_unique<Attention>(this->site(), declare, 0, dropout("attention")));
+  parts_.push_back(std::make_unique<Attention>(this->site(), declare, 0, dropout("attention")));
   if (shape.experts > 0) {
-    parts_.push_back(
-        std::make_unique<Mixture>(this->site(), declare, kSlots, dropout("ffn")));
+    parts_.push_back(std::make_unique<Mixture>(this->site(), declare, kSlots, dropout("ffn")));
   } else {
-    parts_.push_back(
-        std::make_unique<FeedForward>(this->site(), declare, kSlots, dropout("ffn")));
+    parts_.push_back(std::make_unique<FeedForward>(this->site(), declare, kSlots, dropout("ffn")));
   }
   own(declare.make(this->name()));
 }
@@ -70,8 +67,7 @@ at::Tensor Block::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
 
 at::Tensor Block::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
                            parallel::WeightWork& work) {
-  if (site().strategy.recompute == Recompute::full)
-    run(at::Tensor(saved.at(kInput)), feed, saved);
+  if (site().strategy.recompute == Recompute::full) run(at::Tensor(saved.at(kInput)), feed, saved);
   at::Tensor gradient = dy;
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
     gradient = (*part)->backward(gradient, feed, parameters(), saved, work);

@@ -20,24 +20,21 @@ Embedding::Embedding(std::string name, parallel::Site place, const ModelOptions&
                         .cut = CutBy::vocabulary,
                         .deviation = s.init_std});
   if (s.positions > 0)
-    positions_ = declare.add({.name = "positions",
-                              .shape = {s.positions, s.hidden},
-                              .deviation = s.init_std});
+    positions_ = declare.add(
+        {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
   own(declare.make(this->name()));
 }
 
 at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved) {
   const LayerShape& s = site().shape;
-  saved.keep(kIds, feed.ids);
+  saved.keep(slot(Slot::ids), feed.ids);
   const at::Tensor rows =
       ops::embedding(feed.ids, parameters().weight(table_), parameters().local(table_).begin);
   at::Tensor x = parallel::scatter_sum(rows, site());
   if (s.positions > 0) {
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(x.device());
-    x = x.add(parameters()
-                  .weight(positions_)
-                  .index_select(0, at.add(s.position_offset))
-                  .unsqueeze(1));
+    x = x.add(
+        parameters().weight(positions_).index_select(0, at.add(s.position_offset)).unsqueeze(1));
   }
   return dropout_(x, feed);
 }
@@ -45,10 +42,9 @@ at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved)
 at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
                                parallel::WeightWork& work) {
   const at::Tensor dx = dropout_(dy, feed);
-  work.later([this, dx, ids = saved.at(kIds)] {
-    ops::add_embedding_gradient(parameters().gradient(table_),
-                                parallel::gather_tokens(dx, site()), ids,
-                                parameters().local(table_).begin);
+  work.later([this, dx, ids = saved.at(slot(Slot::ids))] {
+    ops::add_embedding_gradient(parameters().gradient(table_), parallel::gather_tokens(dx, site()),
+                                ids, parameters().local(table_).begin);
     if (site().shape.positions == 0) return;
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(dx.device());
     ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1),

@@ -18,7 +18,8 @@ class Embedding : public parallel::Layer {
   parallel::Parameters::Id table() const { return table_; }
 
  private:
-  enum Slot { kIds };
+  enum class Slot { ids };
+  static int slot(Slot which) { return static_cast<int>(which); }
   at::Tensor position_rows(const at::Tensor& table) const;
 
   TokenDropout dropout_;

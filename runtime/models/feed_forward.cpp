@@ -48,15 +48,14 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
   const LayerShape& s = site_.shape;
   const Norm::Normed normed = norm_.forward(x, parameters);
   const at::Tensor wide = parallel::gather_tokens(normed.y, site_);
-  const at::Tensor bias =
-      s.ffn_bias ? parameters.fused_weight(up_bias_, inputs()) : at::Tensor();
+  const at::Tensor bias = s.ffn_bias ? parameters.fused_weight(up_bias_, inputs()) : at::Tensor();
   const at::Tensor pre = ops::linear(wide, parameters.fused_weight(up_, inputs()), bias);
   const at::Tensor activated = ops::activate(s.activation, pre);
-  saved.keep(slot(kX), x);
-  saved.keep(slot(kNormed), normed.y);
-  saved.keep(slot(kStatistics), normed.statistics);
-  saved.keep(slot(kPre), pre);
-  saved.keep(slot(kActivated), activated);
+  saved.keep(slot(Slot::x), x);
+  saved.keep(slot(Slot::normed), normed.y);
+  saved.keep(slot(Slot::statistics), normed.statistics);
+  saved.keep(slot(Slot::pre), pre);
+  saved.keep(slot(Slot::activated), activated);
 
   at::Tensor y = parallel::scatter_sum(ops::linear(activated, parameters.weight(down_)), site_);
   if (s.ffn_bias) y = y.add(parameters.weight(down_bias_));
@@ -64,12 +63,11 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
 }
 
 at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& feed,
-                                 Parameters& parameters, Saved& saved,
-                                 parallel::WeightWork& work) {
+                                 Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
-  const at::Tensor& pre = saved.at(slot(kPre));
-  const at::Tensor activated = saved.has(slot(kActivated)) ? saved.at(slot(kActivated))
-                                                           : ops::activate(s.activation, pre);
+  const at::Tensor& pre = saved.at(slot(Slot::pre));
+  const at::Tensor activated = saved.has(slot(Slot::activated)) ? saved.at(slot(Slot::activated))
+                                                                : ops::activate(s.activation, pre);
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
   const at::Tensor dactivated = ops::linear_input_gradient(wide_dy, parameters.weight(down_));
@@ -78,9 +76,8 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& fee
     if (site_.shape.ffn_bias) ops::add_bias_gradient(parameters.gradient(down_bias_), dropped);
   });
   const at::Tensor dpre = ops::activate_backward(s.activation, dactivated, pre);
-  const at::Tensor dwide =
-      ops::linear_input_gradient(dpre, parameters.fused_weight(up_, inputs()));
-  work.later([this, &parameters, dpre, normed = saved.at(slot(kNormed))] {
+  const at::Tensor dwide = ops::linear_input_gradient(dpre, parameters.fused_weight(up_, inputs()));
+  work.later([this, &parameters, dpre, normed = saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
     ops::add_weight_gradient(parameters.fused_gradient(up_, inputs()), dpre, wide);
     if (site_.shape.ffn_bias)
@@ -88,10 +85,11 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& fee
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
   return norm_
-      .backward(dnormed, saved.at(slot(kX)), saved.at(slot(kStatistics)), parameters, work)
+      .backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)), parameters,
+                work)
       .add_(dy);
 }
 
-void FeedForward::forget_cheap(Saved& saved) { saved.drop(slot(kActivated)); }
+void FeedForward::forget_cheap(Saved& saved) { saved.drop(slot(Slot::activated)); }
 
 }  // namespace braid::models

@@ -18,8 +18,8 @@ class FeedForward : public SubLayer {
   void forget_cheap(parallel::Saved& saved) override;
 
  private:
-  enum Slot { kX, kNormed, kStatistics, kPre, kActivated };
-  int slot(Slot which) const { return first_slot_ + which; }
+  enum class Slot { x, normed, statistics, pre, activated };
+  int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   int inputs() const { return is_gated(site_.shape.activation) ? 2 : 1; }
 
   const parallel::Site& site_;

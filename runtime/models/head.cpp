@@ -40,9 +40,9 @@ at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   at::Tensor logits = ops::linear(inputs, matrix_.weight());
   if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
   const at::Tensor max = ops::logits_max(logits, slice);
-  if (cut) parallel::all_reduce_(max, *site().tensor, "logits max", comm::Reduction::max);
+  if (cut) parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max);
   const at::Tensor sums = ops::exp_sums(logits, max, labels, slice);
-  if (cut) parallel::all_reduce_(sums, *site().tensor, "logits sum");
+  if (cut) parallel::all_reduce(sums, *site().tensor, "logits sum");
   const at::Tensor loss = ops::row_losses(sums, labels).sum(at::kDouble);
   loss_ = loss_.defined() ? loss_.add(loss) : loss;
 
@@ -57,19 +57,20 @@ at::Tensor Head::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
   if (norm_) {
     Norm::Normed result = norm_->forward(x, parameters());
     normed = result.y;
-    saved.keep(kX, x);
-    saved.keep(kStatistics, result.statistics);
+    saved.keep(slot(Slot::x), x);
+    saved.keep(slot(Slot::statistics), result.statistics);
   }
   const at::Tensor wide = parallel::gather_tokens(normed, site());
-  saved.keep(kGradient, parallel::scatter_sum(loss_gradient(wide, feed), site()));
+  saved.keep(slot(Slot::gradient), parallel::scatter_sum(loss_gradient(wide, feed), site()));
   return {};
 }
 
 at::Tensor Head::backward(const at::Tensor&, const Feed&, Saved& saved,
                           parallel::WeightWork& work) {
-  const at::Tensor& gradient = saved.at(kGradient);
+  const at::Tensor& gradient = saved.at(slot(Slot::gradient));
   if (!norm_) return gradient;
-  return norm_->backward(gradient, saved.at(kX), saved.at(kStatistics), parameters(), work);
+  return norm_->backward(gradient, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                         parameters(), work);
 }
 
 double Head::take_loss() {

@@ -34,7 +34,8 @@ class Head : public parallel::Layer {
   const at::Tensor& logits() const { return logits_; }
 
  private:
-  enum Slot { kX, kGradient, kStatistics };
+  enum class Slot { x, gradient, statistics };
+  static int slot(Slot which) { return static_cast<int>(which); }
   // This rank's slice of the vocabulary.
   parallel::LocalShape rows() const;
   at::Tensor loss_gradient(const at::Tensor& wide, const parallel::Feed& feed);

@@ -71,9 +71,8 @@ Mixture::Mixture(const parallel::Site& site, Parameters::Declare& declare, int f
       local_experts_(site.shape.experts / site.strategy.ep),
       norm_(site, declare, "ffn.norm") {
   const LayerShape& s = site.shape;
-  router_ = declare.add({.name = "ffn.router.weight",
-                         .shape = {s.experts, s.hidden},
-                         .deviation = s.init_std});
+  router_ = declare.add(
+      {.name = "ffn.router.weight", .shape = {s.experts, s.hidden}, .deviation = s.init_std});
   for (std::int64_t local = 0; local < local_experts_; ++local) {
     const auto expert = static_cast<int>(site.expert_rank * local_experts_ + local);
     const auto up = [&](const char* name) {
@@ -95,8 +94,8 @@ Mixture::Mixture(const parallel::Site& site, Parameters::Declare& declare, int f
   }
 }
 
-at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed,
-                            Parameters& parameters, Saved& saved) {
+at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed, Parameters& parameters,
+                            Saved& saved) {
   const LayerShape& s = site_.shape;
   const std::int64_t each = s.experts_per_token;
   const Norm::Normed normed = norm_.forward(x, parameters);
@@ -112,27 +111,28 @@ at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed,
   const std::int64_t width = s.ffn / site_.tensor_split();
   at::Tensor pre = at::empty({total(counts), inputs() * width}, x.options());
   for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
-    pre.narrow(0, begin, n).copy_(ops::linear(inputs_all.narrow(0, begin, n),
-                                              parameters.fused_weight(up_[e], inputs())));
+    pre.narrow(0, begin, n)
+        .copy_(
+            ops::linear(inputs_all.narrow(0, begin, n), parameters.fused_weight(up_[e], inputs())));
   });
   const at::Tensor activated = ops::activate(s.activation, pre);
   at::Tensor outputs_all = at::empty({total(counts), s.hidden}, x.options());
   for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
-    outputs_all.narrow(0, begin, n).copy_(
-        ops::linear(activated.narrow(0, begin, n), parameters.weight(down_[e])));
+    outputs_all.narrow(0, begin, n)
+        .copy_(ops::linear(activated.narrow(0, begin, n), parameters.weight(down_[e])));
   });
   const at::Tensor outputs = dispatch.from_experts(dispatch.scatter_sum(outputs_all))
                                  .index_select(0, order.inverse)
                                  .view({rows.size(0), each, s.hidden});
-  saved.keep(slot(kX), x);
-  saved.keep(slot(kNormed), normed.y);
-  saved.keep(slot(kStatistics), normed.statistics);
-  saved.keep(slot(kProbabilities), routed.probabilities);
-  saved.keep(slot(kChosen), routed.chosen);
-  saved.keep(slot(kArrived), arrived);
-  saved.keep(slot(kPre), pre);
-  saved.keep(slot(kActivated), activated);
-  saved.keep(slot(kOutputs), outputs);
+  saved.keep(slot(Slot::x), x);
+  saved.keep(slot(Slot::normed), normed.y);
+  saved.keep(slot(Slot::statistics), normed.statistics);
+  saved.keep(slot(Slot::probabilities), routed.probabilities);
+  saved.keep(slot(Slot::chosen), routed.chosen);
+  saved.keep(slot(Slot::arrived), arrived);
+  saved.keep(slot(Slot::pre), pre);
+  saved.keep(slot(Slot::activated), activated);
+  saved.keep(slot(Slot::outputs), outputs);
   saved.counts = dispatch.route();
 
   const at::Tensor weights = routed.weights.to(x.scalar_type()).unsqueeze(2);
@@ -144,36 +144,38 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
                              Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
   const std::int64_t each = s.experts_per_token;
-  const at::Tensor& chosen = saved.at(slot(kChosen));
-  const at::Tensor& probabilities = saved.at(slot(kProbabilities));
-  const at::Tensor& pre = saved.at(slot(kPre));
-  const at::Tensor activated = saved.has(slot(kActivated)) ? saved.at(slot(kActivated))
-                                                           : ops::activate(s.activation, pre);
+  const at::Tensor& chosen = saved.at(slot(Slot::chosen));
+  const at::Tensor& probabilities = saved.at(slot(Slot::probabilities));
+  const at::Tensor& pre = saved.at(slot(Slot::pre));
+  const at::Tensor activated = saved.has(slot(Slot::activated)) ? saved.at(slot(Slot::activated))
+                                                                : ops::activate(s.activation, pre);
   const Order order = order_of(chosen);
   const ExpertDispatch dispatch = ExpertDispatch::again(saved.counts, site_);
   const std::vector<std::int64_t> counts = dispatch.rows_per_expert();
 
   const at::Tensor drows = dropout_(dy, feed).reshape({-1, 1, s.hidden});
   const at::Tensor dweights =
-      drows.to(probabilities.scalar_type()).mul(saved.at(slot(kOutputs))).sum(2);
+      drows.to(probabilities.scalar_type()).mul(saved.at(slot(Slot::outputs))).sum(2);
   const at::Tensor weights =
       ops::routed_weights(probabilities, chosen).to(dy.scalar_type()).unsqueeze(2);
-  const at::Tensor doutputs = dispatch.gather(dispatch.to_experts(
-      drows.mul(weights).view({-1, s.hidden}).index_select(0, order.sorted)));
+  const at::Tensor doutputs = dispatch.gather(
+      dispatch.to_experts(drows.mul(weights).view({-1, s.hidden}).index_select(0, order.sorted)));
 
   at::Tensor dactivated = at::empty(activated.sizes(), activated.options());
   for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
-    dactivated.narrow(0, begin, n).copy_(ops::linear_input_gradient(
-        doutputs.narrow(0, begin, n), parameters.weight(down_[e])));
+    dactivated.narrow(0, begin, n)
+        .copy_(
+            ops::linear_input_gradient(doutputs.narrow(0, begin, n), parameters.weight(down_[e])));
   });
   const at::Tensor dpre = ops::activate_backward(s.activation, dactivated, pre);
   at::Tensor dinputs = at::empty({total(counts), s.hidden}, dy.options());
   for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
-    dinputs.narrow(0, begin, n).copy_(ops::linear_input_gradient(
-        dpre.narrow(0, begin, n), parameters.fused_weight(up_[e], inputs())));
+    dinputs.narrow(0, begin, n)
+        .copy_(ops::linear_input_gradient(dpre.narrow(0, begin, n),
+                                          parameters.fused_weight(up_[e], inputs())));
   });
   work.later([this, &parameters, route = saved.counts, counts, doutputs, activated, dpre,
-              arrived = saved.at(slot(kArrived))] {
+              arrived = saved.at(slot(Slot::arrived))] {
     const at::Tensor inputs_all = ExpertDispatch::again(route, site_).gather(arrived);
     for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
       ops::add_weight_gradient(parameters.gradient(down_[e]), doutputs.narrow(0, begin, n),
@@ -189,16 +191,16 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
   const at::Tensor dlogits =
       ops::route_backward(dweights, probabilities, chosen).to(dy.scalar_type());
   dnormed.add_(ops::linear_input_gradient(dlogits, parameters.weight(router_)));
-  work.later([this, &parameters, dlogits, normed = saved.at(slot(kNormed))] {
+  work.later([this, &parameters, dlogits, normed = saved.at(slot(Slot::normed))] {
     ops::add_weight_gradient(parameters.gradient(router_), dlogits,
                              normed.reshape({-1, site_.shape.hidden}));
   });
   return norm_
-      .backward(dnormed.view(dy.sizes()), saved.at(slot(kX)), saved.at(slot(kStatistics)),
+      .backward(dnormed.view(dy.sizes()), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
                 parameters, work)
       .add_(dy);
 }
 
-void Mixture::forget_cheap(Saved& saved) { saved.drop(slot(kActivated)); }
+void Mixture::forget_cheap(Saved& saved) { saved.drop(slot(Slot::activated)); }
 
 }  // namespace braid::models

@@ -24,9 +24,18 @@ class Mixture : public SubLayer {
   void forget_cheap(parallel::Saved& saved) override;
 
  private:
-  enum Slot { kX, kNormed, kStatistics, kProbabilities, kChosen, kArrived, kPre, kActivated,
-              kOutputs };
-  int slot(Slot which) const { return first_slot_ + which; }
+  enum class Slot {
+    x,
+    normed,
+    statistics,
+    probabilities,
+    chosen,
+    arrived,
+    pre,
+    activated,
+    outputs
+  };
+  int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   int inputs() const { return is_gated(site_.shape.activation) ? 2 : 1; }
 
   const parallel::Site& site_;

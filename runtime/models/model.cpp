@@ -94,8 +94,7 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
                 parallel::Groups& groups, const ModelOptions& options) {
   require_supported(plan.model);
   const bool causal = is_causal(plan.model);
-  const StagePlan& stage =
-      plan.stages[static_cast<std::size_t>(stage_of(device, plan.mesh()))];
+  const StagePlan& stage = plan.stages[static_cast<std::size_t>(stage_of(device, plan.mesh()))];
   RankModel model;
   model.indices = layers_of(stage);
   for (std::size_t i = 0; i < model.indices.size(); ++i) {
@@ -127,16 +126,17 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
   if (!plan.model.type_of(plan.model.num_layers() - 1).shape.tied) return model;
   if (plan.cluster.num_devices() == 1) {
     Embedding* embedding = model.embedding;
-    model.head->share({[embedding] { return embedding->parameters().weight(embedding->table()); },
-                       [embedding] {
-                         return embedding->parameters().gradient(embedding->table());
-                       }});
+    model.head->share(
+        {[embedding] { return embedding->parameters().weight(embedding->table()); },
+         [embedding] { return embedding->parameters().gradient(embedding->table()); }});
     return model;
   }
   if (model.embedding == nullptr && model.head == nullptr) return model;
   model.tied = std::make_unique<parallel::TiedTable>(plan, device, numerics, groups.world());
-  if (model.embedding != nullptr)
+  if (model.embedding != nullptr) {
     model.tied->attach(model.embedding->parameters(), model.embedding->table());
+    model.embedding->shares_gradients = true;
+  }
   if (model.head != nullptr)
     model.head->share({[table = model.tied.get()] { return table->weight(); },
                        [table = model.tied.get()] { return table->gradient(); }});

@@ -13,11 +13,8 @@ at::Tensor TokenDropout::operator()(const at::Tensor& x, const parallel::Feed& f
   const at::Tensor token = parallel::positions_of(site_->narrow_tokens).to(x.device());
   const at::Tensor sample = at::arange(feed.sample, feed.sample + x.size(1), index);
   const at::Tensor channel = at::arange(hidden, index);
-  const at::Tensor indices = sample.view({1, -1, 1})
-                                 .mul(tokens)
-                                 .add(token.view({-1, 1, 1}))
-                                 .mul(hidden)
-                                 .add(channel);
+  const at::Tensor indices =
+      sample.view({1, -1, 1}).mul(tokens).add(token.view({-1, 1, 1})).mul(hidden).add(channel);
   return ops::dropout(x, probability_, feed.step_key ^ place_, indices);
 }
 

@@ -73,8 +73,8 @@ at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_v
   return start_reduce_scatter(x, group, name).wait();
 }
 
-void all_reduce_(const at::Tensor& x, comm::Group& group, std::string_view name,
-                 comm::Reduction reduction) {
+void all_reduce(const at::Tensor& x, comm::Group& group, std::string_view name,
+                comm::Reduction reduction) {
   if (group.size() > 1) group.all_reduce(buffer_of(x), reduction, name).wait();
 }
 
@@ -84,17 +84,16 @@ at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view 
   if (group.size() == 1) return x;
   const at::Tensor in = x.contiguous();
   const auto ranks = static_cast<std::size_t>(group.size());
-  const std::int64_t row = in.size(0) == 0 ? in.sizes().slice(1).empty() ? 1 : in[0].numel()
-                                           : in.numel() / in.size(0);
+  const std::int64_t row =
+      in.size(0) == 0 ? in.sizes().slice(1).empty() ? 1 : in[0].numel() : in.numel() / in.size(0);
   const auto elements = [&](std::span<const std::int64_t> rows) {
     std::vector<std::int64_t> counts(ranks, in.size(0) / group.size() * row);
     for (std::size_t i = 0; i < rows.size(); ++i) counts[i] = rows[i] * row;
     return counts;
   };
-  const std::int64_t received = from_each.empty()
-                                    ? in.size(0)
-                                    : std::accumulate(from_each.begin(), from_each.end(),
-                                                      std::int64_t{0});
+  const std::int64_t received =
+      from_each.empty() ? in.size(0)
+                        : std::accumulate(from_each.begin(), from_each.end(), std::int64_t{0});
   at::Tensor out = empty_rows(in, received);
   group.all_to_all(buffer_of(in), elements(to_each), buffer_of(out), elements(from_each), name)
       .wait();

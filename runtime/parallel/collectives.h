@@ -38,8 +38,8 @@ Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::stri
 
 at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name);
 at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name);
-void all_reduce_(const at::Tensor& x, comm::Group& group, std::string_view name,
-                 comm::Reduction reduction = comm::Reduction::sum);
+void all_reduce(const at::Tensor& x, comm::Group& group, std::string_view name,
+                comm::Reduction reduction = comm::Reduction::sum);
 // Rows [to_each[0] | to_each[1] | …] → rows [from_each[0] | …]. Empty counts: even blocks.
 at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view name,
                       std::span<const std::int64_t> to_each = {},

@@ -132,8 +132,8 @@ at::Tensor ExpertDispatch::from_experts(const at::Tensor& rows) const {
       to_each[static_cast<std::size_t>(r)] += received(r, e);
       from_each[static_cast<std::size_t>(r)] += sent(r * local_experts_ + e);
     }
-  const at::Tensor by_rank = transpose_blocks(rows, local_experts_, ranks_,
-                                              [&](int e, int r) { return received(r, e); });
+  const at::Tensor by_rank =
+      transpose_blocks(rows, local_experts_, ranks_, [&](int e, int r) { return received(r, e); });
   return parallel::all_to_all(by_rank, *site_.experts, "from experts", to_each, from_each);
 }
 
@@ -145,8 +145,7 @@ at::Tensor ExpertDispatch::gather(const at::Tensor& rows) const {
   const at::Tensor all = all_gather(padded, *site_.tensor, "gather expert rows");
   std::vector<at::Tensor> real;
   real.reserve(static_cast<std::size_t>(tensor_ranks_));
-  for (int r = 0; r < tensor_ranks_; ++r)
-    real.push_back(all.narrow(0, r * longest(), arrived(r)));
+  for (int r = 0; r < tensor_ranks_; ++r) real.push_back(all.narrow(0, r * longest(), arrived(r)));
   return transpose_blocks(at::cat(real, 0), tensor_ranks_, local_experts_,
                           [&](int r, int e) { return gathered(r, e); });
 }

@@ -33,10 +33,10 @@ class ExpertDispatch {
 
  private:
   explicit ExpertDispatch(const Site& site);
-  std::int64_t sent(int expert) const;                  // by expert of the layer
-  std::int64_t received(int rank, int expert) const;    // by expert-parallel rank, local expert
-  std::int64_t gathered(int rank, int expert) const;    // by tensor rank, local expert
-  std::int64_t arrived(int tensor_rank) const;          // rows a tensor rank has after to_experts
+  std::int64_t sent(int expert) const;                // by expert of the layer
+  std::int64_t received(int rank, int expert) const;  // by expert-parallel rank, local expert
+  std::int64_t gathered(int rank, int expert) const;  // by tensor rank, local expert
+  std::int64_t arrived(int tensor_rank) const;        // rows a tensor rank has after to_experts
   std::int64_t longest() const;
 
   const Site& site_;

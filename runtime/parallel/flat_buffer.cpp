@@ -78,19 +78,31 @@ void FlatBuffer::finish_scatter() {
   if (scattering_.valid()) gradients_.add_(scattering_.wait());
 }
 
-void FlatBuffer::reduce_gradients() {
-  finish_scatter();
-  if (zero_ == Zero::none) {
-    all_reduce_(gradients_, *replicas_, "reduce " + name_);
+void FlatBuffer::start_reduction() {
+  if (reducing_) return;
+  reducing_ = true;
+  if (zero_ == Zero::none && replicas_->size() > 1) {
+    summing_ =
+        replicas_->all_reduce(buffer_of(gradients_), comm::Reduction::sum, "reduce " + name_);
   } else if (zero_ == Zero::optimizer) {
-    const at::Tensor mine = reduce_scatter(gradients_, *replicas_, "reduce " + name_);
-    gradients_.narrow(0, owned_begin_, share_).copy_(mine);
+    scattering_ = start_reduce_scatter(gradients_, *replicas_, "reduce " + name_);
+  }
+}
+
+void FlatBuffer::reduce_gradients() {
+  start_reduction();
+  reducing_ = false;
+  summing_.wait();
+  if (zero_ == Zero::optimizer) {
+    gradients_.narrow(0, owned_begin_, share_).copy_(scattering_.wait());
+  } else {
+    finish_scatter();
   }
   // Sharing ranks own the same elements, so each sums what it owns.
   for (const ElementRun& run : owned_)
     if (run.sharing != nullptr && run.sharing->size() > 1)
-      all_reduce_(owned_gradients().narrow(0, run.begin - owned_begin_, run.end - run.begin),
-                  *run.sharing, "share " + name_);
+      all_reduce(owned_gradients().narrow(0, run.begin - owned_begin_, run.end - run.begin),
+                 *run.sharing, "share " + name_);
 }
 
 at::Tensor FlatBuffer::owned_gradients() const {
@@ -122,8 +134,7 @@ bool FlatBuffer::counts(const ElementRun& run) const {
 
 void FlatBuffer::initialise(const at::Tensor& whole) {
   internal_check(whole.numel() == elements_, "initial values fill the buffer");
-  const std::int64_t length =
-      std::max<std::int64_t>(0, std::min(share_, elements_ - owned_begin_));
+  const std::int64_t length = std::max<std::int64_t>(0, std::min(share_, elements_ - owned_begin_));
   if (length > 0) {
     const at::Tensor mine = whole.narrow(0, owned_begin_, length);
     if (numerics_.has_master()) master_.narrow(0, 0, length).copy_(mine);

@@ -24,9 +24,9 @@ namespace braid::parallel {
 // A run of elements that are treated alike.
 struct ElementRun {
   std::int64_t begin = 0, end = 0;
-  bool decays = true;                     // weight decay applies
-  comm::Group* sharing = nullptr;         // other ranks of the stage's tensor axis that hold the
-                                          // same elements: their gradients add up
+  bool decays = true;              // weight decay applies
+  comm::Group* sharing = nullptr;  // other ranks of the stage's tensor axis that hold the
+                                   // same elements: their gradients add up
 };
 
 class FlatBuffer {
@@ -48,8 +48,11 @@ class FlatBuffer {
   const at::Tensor& gradients() const;
   void end_gradients();
 
-  // After the last micro-batch: sums gradients over sharing ranks and replicas, so that owned()
-  // elements are complete.
+  // After the last micro-batch: begins to sum the gradients over the replicas, beside what is
+  // computed next.
+  void start_reduction();
+  // Ends it, and sums over sharing ranks: owned() elements are complete. Begins it where nobody
+  // has.
   void reduce_gradients();
   // Elements this rank's optimizer updates, as parts of the runs.
   const std::vector<ElementRun>& owned() const { return owned_; }
@@ -94,7 +97,9 @@ class FlatBuffer {
   Arriving gathering_;
   at::Tensor gradients_;        // stored: whole or shard
   at::Tensor whole_gradients_;  // of one micro-batch, under ZeRO-2 and 3
-  Arriving scattering_;
+  Arriving scattering_;         // of a micro-batch, or the whole step's reduction to shards
+  comm::Handle summing_;
+  bool reducing_ = false;
   at::Tensor master_, first_moment_, second_moment_;
 };
 

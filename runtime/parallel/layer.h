@@ -44,11 +44,11 @@ class WeightWork {
 
 // What enters from outside, for one micro-batch.
 struct Feed {
-  at::Tensor ids;     // embedding: its tokens' ids [tokens, samples]
-  at::Tensor labels;  // head: [tokens, samples]
-  double loss_scale = 1;      // of every token's loss
-  std::int64_t sample = 0;    // number of the rank's first sample, over the whole training
-  std::uint64_t step_key = 0; // of this step's random numbers
+  at::Tensor ids;              // embedding: its tokens' ids [tokens, samples]
+  at::Tensor labels;           // head: [tokens, samples]
+  double loss_scale = 1;       // of every token's loss
+  std::int64_t sample = 0;     // number of the rank's first sample, over the whole training
+  std::uint64_t step_key = 0;  // of this step's random numbers
 };
 
 class Layer {
@@ -65,6 +65,8 @@ class Layer {
                               WeightWork& work) = 0;
   // Whether forward itself adds to weight gradients (a head that fuses its loss).
   virtual bool gradients_in_forward() const { return false; }
+  // Whether another layer adds to this one's gradients after its last backward (a tied table).
+  bool shares_gradients = false;
 
   const std::string& name() const { return name_; }
   const Site& site() const { return site_; }

@@ -1,6 +1,6 @@
 #pragma once
-// How a tensor lies over the ranks of a stage: a value. For each dim the axes that cut it, in order;
-// an axis that cuts nothing replicates, unless the ranks along it hold summands.
+// How a tensor lies over the ranks of a stage: a value. For each dim the axes that cut it, in
+// order; an axis that cuts nothing replicates, unless the ranks along it hold summands.
 
 #include <cstdint>
 #include <vector>

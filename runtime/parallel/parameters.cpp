@@ -54,7 +54,8 @@ at::Tensor normal_slice(std::uint64_t key, const ParameterSpec& spec, const Loca
   const at::TensorOptions index = at::TensorOptions(at::kLong).device(numerics.device);
   at::Tensor values = at::empty({rows, columns}, index.dtype(numerics.state));
   constexpr std::int64_t kChunk = 1 << 21;
-  const std::int64_t rows_at_once = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, columns));
+  const std::int64_t rows_at_once =
+      std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, columns));
   const at::Tensor column = at::arange(first_column, first_column + columns, index);
   for (std::int64_t begin = 0; begin < rows; begin += rows_at_once) {
     const std::int64_t count = std::min(rows_at_once, rows - begin);
@@ -119,8 +120,8 @@ Parameters::Parameters(const std::string& layer_name, std::vector<ParameterSpec>
     Slot slot{.local = local_shape(spec, site)};
     slot.begin = runs.empty() ? 0 : runs.back().end;
     slot.elements = product(slot.local.shape);
-    append(runs, {slot.begin, slot.begin + slot.elements, spec.decays,
-                  sharing_group(spec.cut, site)});
+    append(runs,
+           {slot.begin, slot.begin + slot.elements, spec.decays, sharing_group(spec.cut, site)});
     slots_.push_back(slot);
   }
   dense_ = std::make_unique<FlatBuffer>(layer_name_, std::move(dense), site.strategy.zero,
@@ -139,9 +140,7 @@ at::Tensor Parameters::weight(Id id) const {
 
 at::Tensor Parameters::gradient(Id id) {
   const Slot& slot = slots_[static_cast<std::size_t>(id)];
-  return slot.buffer->gradients()
-      .narrow(0, slot.begin, slot.elements)
-      .view(slot.local.shape);
+  return slot.buffer->gradients().narrow(0, slot.begin, slot.elements).view(slot.local.shape);
 }
 
 namespace {
@@ -169,8 +168,7 @@ at::Tensor Parameters::fused_weight(Id first, int count) const {
 }
 
 at::Tensor Parameters::fused_gradient(Id first, int count) {
-  return fused(slots_[static_cast<std::size_t>(first)].buffer->gradients(), slots_, first,
-               count);
+  return fused(slots_[static_cast<std::size_t>(first)].buffer->gradients(), slots_, first, count);
 }
 
 void Parameters::start_weights() {
@@ -192,8 +190,8 @@ void Parameters::end_gradients() {
 void Parameters::fill(const std::function<at::Tensor(Id)>& values) {
   if (numerics_.device.is_meta()) return;
   for (FlatBuffer* buffer : buffers()) {
-    const at::Tensor whole = at::zeros(
-        {buffer->elements()}, at::TensorOptions(numerics_.state).device(numerics_.device));
+    const at::Tensor whole = at::zeros({buffer->elements()},
+                                       at::TensorOptions(numerics_.state).device(numerics_.device));
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const Slot& slot = slots_[i];
       if (slot.buffer != buffer) continue;

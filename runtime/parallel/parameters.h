@@ -24,7 +24,7 @@ enum class CutBy {
 enum class Init { zeros, ones, normal };
 
 struct ParameterSpec {
-  std::string name;  // within the layer: "attention.q.weight"
+  std::string name;                 // within the layer: "attention.q.weight"
   std::vector<std::int64_t> shape;  // whole
   CutBy cut = CutBy::nothing;
   int cut_dim = 0;

@@ -50,8 +50,7 @@ Visibility whole_sequence(const Site& site) { return visibility(site, {}, {}); }
 template <class Visit>
 void visit_pairs(const Site& site, int key_rank, Visit visit) {
   const std::vector<Block> mine = blocks_of(site.wide_tokens);
-  const std::vector<Block> theirs =
-      blocks_of(site.ring_tokens[static_cast<std::size_t>(key_rank)]);
+  const std::vector<Block> theirs = blocks_of(site.ring_tokens[static_cast<std::size_t>(key_rank)]);
   for (std::size_t i = 0; i < mine.size(); ++i)
     for (const Block& keys : theirs) {
       const Visibility see = visibility(site, mine[i], keys);

@@ -113,16 +113,15 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
   site.tensor = group_where([&](int d, int c, int) { return d == d0 && c == c0; });
   site.context = group_where([&](int d, int, int t) { return d == d0 && t == t0; });
   site.replicas = group_where([&](int, int, int t) { return ulysses || t == t0; });
-  site.experts = group_where(
-      [&](int d, int c, int t) { return d / ep == d0 / ep && c == c0 && t == t0; });
+  site.experts =
+      group_where([&](int d, int c, int t) { return d / ep == d0 / ep && c == c0 && t == t0; });
   site.expert_replicas =
       group_where([&](int d, int, int t) { return d % ep == d0 % ep && (ulysses || t == t0); });
   const std::int64_t kv = site.shape.kv_heads;
   const int sharing =
       kv > 0 && strategy.tensor_split() > kv ? static_cast<int>(strategy.tensor_split() / kv) : 1;
-  site.same_kv = group_where([&](int d, int c, int t) {
-    return d == d0 && c == c0 && t / sharing == t0 / sharing;
-  });
+  site.same_kv = group_where(
+      [&](int d, int c, int t) { return d == d0 && c == c0 && t / sharing == t0 / sharing; });
 
   const std::int64_t tokens = site.shape.tokens;
   const Layout layout = activation_layout(strategy, mesh, tokens, causal);

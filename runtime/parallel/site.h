@@ -67,7 +67,8 @@ struct Site {
   // Position among the ranks that cut the matrices.
   int split_rank() const { return megatron() ? tensor_rank : 0; }
 
-  // Tokens between layers ("narrow") and inside a tensor-parallel one ("wide"), as global positions.
+  // Tokens between layers ("narrow") and inside a tensor-parallel one ("wide"), as global
+  // positions.
   std::vector<Segment> narrow_tokens, wide_tokens;
   // The ring's ranks' wide tokens, by context rank.
   std::vector<std::vector<Segment>> ring_tokens;

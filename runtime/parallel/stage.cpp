@@ -115,10 +115,13 @@ void Stage::forward(int chunk, int micro_batch) {
   if (x.defined()) activations_[onward] = std::move(x);
 }
 
-void Stage::run_weight_work(Layer& layer, WeightWork& work) {
+void Stage::run_weight_work(const Chunk& chunk, Layer& layer, WeightWork& work) {
   layer.parameters().begin_gradients();
   work.run();
   layer.parameters().end_gradients();
+  const bool last = chunk.landed + 1 == shape_.micro_batches;
+  if (!last || layer.shares_gradients) return;
+  for (FlatBuffer* buffer : layer.parameters().buffers()) buffer->start_reduction();
 }
 
 void Stage::run_backward(int chunk, int micro_batch, bool weights_too) {
@@ -131,11 +134,11 @@ void Stage::run_backward(int chunk, int micro_batch, bool weights_too) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
     if (i > 0) steps[i - 1].layer->parameters().start_weights();
-    gradient = layer.backward(gradient, hooks_.feed(layer, micro_batch, Pass::backward), flight.saved[i],
-                              flight.work[i]);
+    gradient = layer.backward(gradient, hooks_.feed(layer, micro_batch, Pass::backward),
+                              flight.saved[i], flight.work[i]);
     layer.parameters().release_weights();
     if (weights_too) {
-      run_weight_work(layer, flight.work[i]);
+      run_weight_work(chunks_[static_cast<std::size_t>(chunk)], layer, flight.work[i]);
       flight.saved[i] = {};
     }
     if (steps[i].leave) gradient = (*steps[i].leave)(gradient);
@@ -147,6 +150,7 @@ void Stage::run_backward(int chunk, int micro_batch, bool weights_too) {
 void Stage::land(const Key& key) {
   saved_ -= flights_.at(key).bytes;
   flights_.erase(key);
+  ++chunks_[static_cast<std::size_t>(key.first)].landed;
 }
 
 void Stage::backward(int chunk, int micro_batch) {
@@ -154,25 +158,28 @@ void Stage::backward(int chunk, int micro_batch) {
   land({chunk, micro_batch});
 }
 
-void Stage::backward_input(int chunk, int micro_batch) {
-  run_backward(chunk, micro_batch, false);
-}
+void Stage::backward_input(int chunk, int micro_batch) { run_backward(chunk, micro_batch, false); }
 
 void Stage::backward_weight(int chunk, int micro_batch) {
   const Key key{chunk, micro_batch};
   std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
   Flight& flight = flights_.at(key);
   for (std::size_t i = steps.size(); i-- > 0;) {
-    run_weight_work(*steps[i].layer, flight.work[i]);
+    run_weight_work(chunks_[static_cast<std::size_t>(chunk)], *steps[i].layer, flight.work[i]);
     flight.saved[i] = {};
   }
   land(key);
 }
 
-void Stage::post(comm::Group& channel, at::Tensor tensor, const char* name) {
-  tensor = tensor.contiguous();
-  comm::Handle handle = channel.send(buffer_of(tensor), kReceiver, name);
-  sending_.push_back({std::move(handle), std::move(tensor)});
+// What was sent must live until it has left. No schedule is more than `stages` messages ahead of
+// its neighbour, so waiting for an older one costs nothing and bounds the memory.
+void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const char* name) {
+  const at::Tensor message = tensor.contiguous();
+  outbox.push_back({channel.send(buffer_of(message), kReceiver, name), message});
+  while (outbox.size() > static_cast<std::size_t>(shape_.stages)) {
+    outbox.front().handle.wait();
+    outbox.pop_front();
+  }
 }
 
 at::Tensor Stage::fetch(comm::Group& channel, const std::vector<std::int64_t>& shape,
@@ -184,8 +191,9 @@ at::Tensor Stage::fetch(comm::Group& channel, const std::vector<std::int64_t>& s
 }
 
 void Stage::send_activation(int chunk, int micro_batch) {
-  post(*activation_out_, std::move(activations_.at({chunk, micro_batch})), "activation");
-  activations_.erase({chunk, micro_batch});
+  const auto found = activations_.find({chunk, micro_batch});
+  post(*activation_out_, activations_sent_, found->second, "activation");
+  activations_.erase(found);
 }
 
 void Stage::receive_activation(int chunk, int micro_batch) {
@@ -194,8 +202,9 @@ void Stage::receive_activation(int chunk, int micro_batch) {
 }
 
 void Stage::send_gradient(int chunk, int micro_batch) {
-  post(*gradient_out_, std::move(gradients_.at({chunk, micro_batch})), "gradient");
-  gradients_.erase({chunk, micro_batch});
+  const auto found = gradients_.find({chunk, micro_batch});
+  post(*gradient_out_, gradients_sent_, found->second, "gradient");
+  gradients_.erase(found);
 }
 
 void Stage::receive_gradient(int chunk, int micro_batch) {
@@ -205,6 +214,7 @@ void Stage::receive_gradient(int chunk, int micro_batch) {
 
 void Stage::reduce() {
   hooks_.before_reduce();
+  for (Chunk& chunk : chunks_) chunk.landed = 0;
   for (const Chunk& chunk : chunks_)
     for (const Step& step : chunk.steps)
       for (FlatBuffer* buffer : step.layer->parameters().buffers()) buffer->reduce_gradients();
@@ -213,8 +223,10 @@ void Stage::reduce() {
 void Stage::update() { hooks_.update(); }
 
 void Stage::finish_step() {
-  for (Sending& sending : sending_) sending.handle.wait();
-  sending_.clear();
+  for (Outbox* outbox : {&activations_sent_, &gradients_sent_}) {
+    for (Sending& sending : *outbox) sending.handle.wait();
+    outbox->clear();
+  }
   internal_check(flights_.empty() && activations_.empty() && gradients_.empty(),
                  "a step leaves nothing behind");
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -58,6 +59,7 @@ class Stage : public StageWork {
     std::vector<Step> steps;
     std::vector<std::int64_t> arriving;  // shape of what comes from the previous virtual stage
     std::vector<std::int64_t> leaving;   // shape of what goes to the next one
+    int landed = 0;                      // micro-batches whose weight gradients are made
   };
   // One micro-batch in a chunk.
   struct Flight {
@@ -72,9 +74,11 @@ class Stage : public StageWork {
   };
 
   void run_backward(int chunk, int micro_batch, bool weights_too);
-  void run_weight_work(Layer& layer, WeightWork& work);
+  void run_weight_work(const Chunk& chunk, Layer& layer, WeightWork& work);
   void land(const Key& key);
-  void post(comm::Group& channel, at::Tensor tensor, const char* name);
+  // Messages under way on one channel, oldest first.
+  using Outbox = std::deque<Sending>;
+  void post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const char* name);
   at::Tensor fetch(comm::Group& channel, const std::vector<std::int64_t>& shape, const char* name);
   bool lone() const { return shape_.stages == 1; }
 
@@ -87,7 +91,7 @@ class Stage : public StageWork {
   std::map<Key, at::Tensor> activations_, gradients_;  // at a chunk's door, either side
   // Two-rank channels: with the previous and the next stage, for activations and gradients.
   GroupPtr activation_in_, activation_out_, gradient_in_, gradient_out_;
-  std::vector<Sending> sending_;
+  Outbox activations_sent_, gradients_sent_;
   std::int64_t saved_ = 0, peak_saved_ = 0;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 // The ranks of one layer, by the rows of the vocabulary they hold.
 struct Holders {
-  std::int64_t share = 0, vocab = 0;       // rows of a rank with padding, and of all
-  std::vector<std::vector<int>> by_rows;   // devices, by position among the cut
+  std::int64_t share = 0, vocab = 0;      // rows of a rank with padding, and of all
+  std::vector<std::vector<int>> by_rows;  // devices, by position among the cut
 
   Segment rows(std::size_t part) const {
     const auto begin = static_cast<std::int64_t>(part) * share;
@@ -52,10 +52,10 @@ TiedTable::TiedTable(const Plan& plan, int device, const Numerics& numerics, com
     for (std::size_t k = 0; k < head.by_rows[h].size(); ++k) {
       const int head_device = head.by_rows[h][k];
       if (head_device == device_) {
-        const at::TensorOptions options = at::TensorOptions(numerics.compute).device(numerics.device);
+        const at::TensorOptions options =
+            at::TensorOptions(numerics.compute).device(numerics.device);
         weight_ = at::zeros({head.share, head_shape.hidden}, options);
-        gradient_ =
-            at::zeros({head.share, head_shape.hidden}, options.dtype(numerics.gradient));
+        gradient_ = at::zeros({head.share, head_shape.hidden}, options.dtype(numerics.gradient));
       }
       for (std::size_t e = 0; e < embedding.by_rows.size(); ++e) {
         const Segment a = embedding.rows(e), b = head.rows(h);
@@ -113,8 +113,7 @@ void TiedTable::send_gradients() {
       out.push_back({buffer_of(gradient_.narrow(0, link.head_row, link.rows)), link.peer});
   if (embedding_ != nullptr) embedding_->begin_gradients();
   for (const Link& link : to_head_) {
-    const at::Tensor target =
-        embedding_->gradient(table_).narrow(0, link.embedding_row, link.rows);
+    const at::Tensor target = embedding_->gradient(table_).narrow(0, link.embedding_row, link.rows);
     if (link.peer == device_) {
       arriving.push_back(gradient_.narrow(0, link.head_row, link.rows));
     } else {

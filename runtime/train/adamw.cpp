@@ -18,8 +18,7 @@ double gradient_norm(std::span<FlatBuffer* const> buffers, comm::Group& world) {
   at::Tensor squares;
   for (const FlatBuffer* buffer : buffers) {
     const at::Tensor gradients = buffer->owned_gradients();
-    if (!squares.defined())
-      squares = at::zeros({1}, gradients.options().dtype(at::kDouble));
+    if (!squares.defined()) squares = at::zeros({1}, gradients.options().dtype(at::kDouble));
     for (const ElementRun& run : buffer->owned()) {
       if (!buffer->counts(run)) continue;
       const at::Tensor part =
@@ -27,7 +26,7 @@ double gradient_norm(std::span<FlatBuffer* const> buffers, comm::Group& world) {
       squares.add_(part.square().sum(at::kDouble));
     }
   }
-  parallel::all_reduce_(squares, world, "gradient norm");
+  parallel::all_reduce(squares, world, "gradient norm");
   return squares.is_meta() ? 0 : std::sqrt(squares.item<double>());
 }
 
@@ -53,8 +52,8 @@ void adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw, double
       list.gradients.push_back(part(gradients));
       list.first.push_back(part(buffer->first_moment()));
       list.second.push_back(part(buffer->second_moment()));
-      list.steps.push_back(at::full({}, static_cast<double>(step),
-                                    master.options().dtype(at::kFloat)));
+      list.steps.push_back(
+          at::full({}, static_cast<double>(step), master.options().dtype(at::kFloat)));
     }
   }
   for (int decays = 0; decays < 2; ++decays) {

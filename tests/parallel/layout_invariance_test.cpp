@@ -35,7 +35,8 @@ const Outcome& reference(const Model& model, std::int64_t global_batch) {
 
 // The failing plan as a file that `braid train --plan` reads.
 std::string write_plan(const Plan& plan, std::uint64_t seed) {
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("braid_plan_{}.json", seed);
+  const auto file =
+      std::filesystem::temp_directory_path() / fmt::format("braid_plan_{}.json", seed);
   std::ofstream(file) << plan_text(plan);
   return file.string();
 }

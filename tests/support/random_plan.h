@@ -24,20 +24,14 @@ inline const std::vector<std::string> kTinyModels = {"gpt2",  "llama", "llama_ti
 // Eight heads, so that every degree up to eight divides them; a vocabulary that none divides.
 inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
   if (name == "gpt2") {
-    const Json json = {{"model_type", "gpt2"}, {"n_embd", 32},      {"n_head", 8},
-                       {"n_layer", blocks},    {"vocab_size", 61},  {"n_inner", 64},
-                       {"n_positions", 64},    {"braid_sequence", sequence}};
+    const Json json = {
+        {"model_type", "gpt2"}, {"n_embd", 32},  {"n_head", 8},       {"n_layer", blocks},
+        {"vocab_size", 61},     {"n_inner", 64}, {"n_positions", 64}, {"braid_sequence", sequence}};
     return model_from_json(json, name);
   }
-  Json json = {{"hidden_size", 32},
-               {"num_attention_heads", 8},
-               {"num_key_value_heads", 4},
-               {"head_dim", 4},
-               {"num_hidden_layers", blocks},
-               {"intermediate_size", 48},
-               {"vocab_size", 61},
-               {"max_position_embeddings", 64},
-               {"braid_sequence", sequence}};
+  Json json = {{"hidden_size", 32}, {"num_attention_heads", 8},      {"num_key_value_heads", 4},
+               {"head_dim", 4},     {"num_hidden_layers", blocks},   {"intermediate_size", 48},
+               {"vocab_size", 61},  {"max_position_embeddings", 64}, {"braid_sequence", sequence}};
   json["model_type"] = name == "llama_tied" ? "llama" : name;
   if (name == "llama_tied") {
     json["tie_word_embeddings"] = true;
@@ -73,8 +67,9 @@ inline Plan reference_plan(const Model& model, std::int64_t global_batch) {
   plan.cluster = tiny_cluster(1);
   plan.global_batch = global_batch;
   plan.precision = Precision::fp32;
-  plan.stages = {{.chunks = {{0, model.num_layers()}},
-                  .strategies = std::vector<Strategy>(static_cast<std::size_t>(model.num_layers()))}};
+  plan.stages = {
+      {.chunks = {{0, model.num_layers()}},
+       .strategies = std::vector<Strategy>(static_cast<std::size_t>(model.num_layers()))}};
   return plan;
 }
 
@@ -93,9 +88,7 @@ class PlanDice {
     }
   }
 
-  int number(int low, int high) {
-    return std::uniform_int_distribution<int>(low, high)(engine_);
-  }
+  int number(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
   bool chance(double p) { return std::bernoulli_distribution(p)(engine_); }
   template <class T>
   const T& any(const std::vector<T>& list) {
@@ -113,9 +106,8 @@ class PlanDice {
     for (int s = 1; s <= devices; ++s)
       if (devices % s == 0 && s <= 4) stage_counts.push_back(s);
     plan.shape.stages = any(stage_counts);
-    plan.shape.schedule =
-        any<ScheduleKind>({ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
-                           ScheduleKind::interleaved, ScheduleKind::zero_bubble});
+    plan.shape.schedule = any<ScheduleKind>({ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                                             ScheduleKind::interleaved, ScheduleKind::zero_bubble});
     const bool interleaved = plan.shape.schedule == ScheduleKind::interleaved;
     plan.shape.chunks = interleaved ? number(1, 2) : 1;
     plan.shape.micro_batches =
