@@ -113,6 +113,7 @@ int run_program(int argc, char** argv) {
   add_check(app, run);
   add_simulate(app, run);
   add_import(app, run);
+  add_train(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

@@ -39,5 +39,6 @@ void add_explain(CLI::App& app, Run& run);
 void add_check(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);
 void add_import(CLI::App& app, Run& run);
+void add_train(CLI::App& app, Run& run);
 
 }  // namespace braid::cli

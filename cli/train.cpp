@@ -1,0 +1,162 @@
+// braid train: runs a plan.
+
+#include "cli/train.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+
+#include "cli/common.h"
+#include "cli/verbs.h"
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+#include "runtime/comm/mpi.h"
+#include "runtime/models/model.h"
+
+namespace braid::cli {
+namespace {
+
+constexpr double kLargest = 1e300;
+
+double read_number(const std::string& text, const std::string& flag, double low, double high) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status == std::errc() && end == text.data() + text.size() && number >= low && number <= high)
+    return number;
+  throw Error({.what = fmt::format("'{}' is not a number that fits here", text),
+               .where = flag,
+               .fix = high < kLargest ? fmt::format("write a number from {} to {}", low, high)
+                                      : fmt::format("write a number of at least {}", low)});
+}
+
+train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {
+  train::LearningRate rate = train::parse_learning_rate(flags.schedule, "--lr-schedule");
+  rate.peak = read_number(flags.rate, "--lr", 0, kLargest);
+  rate.minimum = read_number(flags.minimum, "--min-lr", 0, kLargest);
+  rate.warmup_steps = *read_count(flags.warmup, "--warmup", kNatural);
+  rate.total_steps = steps;
+  const bool decays = rate.kind == train::LearningRateKind::wsd;
+  if (!flags.decay.empty() && !decays)
+    throw Error({.what = fmt::format("the schedule '{}' has no decay to choose the length of",
+                                     flags.schedule),
+                 .where = "--decay",
+                 .fix = "leave it out, or choose --lr-schedule wsd"});
+  if (decays) rate.decay_steps = read_count(flags.decay, "--decay", kNatural).value_or(steps / 10);
+  train::check(rate, "--lr, --min-lr, --warmup, --decay, --steps");
+  return rate;
+}
+
+train::TrainOptions read_options(const TrainFlags& flags) {
+  train::TrainOptions options;
+  options.steps = *read_count(flags.steps, "--steps");
+  options.precision = static_cast<train::RunPrecision>(
+      read_choice(flags.precision, "--precision", {"plan", "fp64", "fp32", "bf16"}));
+  options.seed = static_cast<std::uint64_t>(*read_count(flags.seed, "--seed", kNatural));
+  // At a beta of 1 a moment would never leave its zero.
+  const double below_one = std::nextafter(1.0, 0.0);
+  options.adamw.beta1 = read_number(flags.beta1, "--beta1", 0, below_one);
+  options.adamw.beta2 = read_number(flags.beta2, "--beta2", 0, below_one);
+  options.adamw.weight_decay = read_number(flags.weight_decay, "--weight-decay", 0, kLargest);
+  options.clip = read_number(flags.clip, "--clip", 0, kLargest);
+  options.dropout = read_number(flags.dropout, "--dropout", 0, below_one);
+  options.learning_rate = read_rate(flags, options.steps);
+  options.metrics = flags.metrics;
+  options.tensorboard = flags.tensorboard;
+  if (flags.tensorboard && flags.metrics.empty())
+    throw Error({.what = "there is no folder for TensorBoard's file",
+                 .where = "--tensorboard",
+                 .fix = "add --metrics FOLDER"});
+  options.progress.every_steps = read_count(flags.log_every, "--log-every").value_or(0);
+  return options;
+}
+
+int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& launch) {
+  train::TrainOptions options = read_options(flags);
+  if (!flags.json.empty()) expect_writable(flags.json, "--json");
+  const Plan plan = read_plan(flags.plan);  // reading verifies
+  models::require_supported(plan.model);
+  if (flags.dry_run) return launch && launch->rank > 0 ? kOk : run_dry(plan, flags, options);
+  const Place place = choose_place(flags, launch, plan.cluster.num_devices());
+  options.data = open_data(flags.data, plan, options.seed);
+  return run_ranks(plan, flags, place, std::move(options));
+}
+
+// One process of several must not just go: the others wait for it.
+[[noreturn]] void end_all_ranks(int rank) {
+  int status = kInternal;
+  std::string text;
+  try {
+    throw;
+  } catch (const Error& error) {
+    const Mistake& mistake = error.mistake();
+    text = fmt::format("error: {}\n  where: {}\n  fix:   {}", mistake.what, mistake.where,
+                       mistake.fix);
+    status = kBadInput;
+  } catch (const std::bad_alloc&) {
+    text = "error: out of memory";
+  } catch (const std::exception& error) {
+    text = fmt::format("internal error: {}; please report it", error.what());
+  }
+  // In one piece: ranks write at the same time.
+  std::fputs(fmt::format("braid: rank {}: {}\n", rank, text).c_str(), stderr);
+  comm::mpi_abort(status);
+}
+
+int run_train(const TrainFlags& flags) {
+  const std::optional<comm::Launch> launch = comm::detect_launch();
+  if (!launch) return prepare_and_run(flags, launch);
+  try {
+    return prepare_and_run(flags, launch);
+  } catch (...) {
+    end_all_ranks(launch->rank);
+  }
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Run& run) {
+  const auto flags = std::make_shared<TrainFlags>();
+  CLI::App* verb = app.add_subcommand("train", "run a plan");
+  const Options option(*verb);
+  option("--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
+  option("--steps", flags->steps, "N", "how many (default 100)");
+  option("--data", flags->data, "NAME",
+         "synthetic (default), text:FILE (bytes are tokens) or megatron:PREFIX");
+  option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32 or bf16");
+  option("--seed", flags->seed, "N", "of weights, dropout and the order of samples (default 1)");
+
+  option("--backend", flags->backend, "NAME",
+         "in_process, mpi or nccl; otherwise what the launcher calls for");
+  option("--device", flags->device, "NAME", "cpu or cuda; otherwise the backend's");
+  option("--ranks", flags->ranks, "N", "must be the plan's number of devices");
+  option("--timeout", flags->timeout, "SECONDS", "for a rank that stays away (default 300)");
+
+  option("--lr", flags->rate, "X", "the learning rate's peak (default 3e-4)");
+  option("--lr-schedule", flags->schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
+  option("--warmup", flags->warmup, "N", "steps of warm-up (default 0)");
+  option("--decay", flags->decay, "N", "steps of wsd's decay (default a tenth of all)");
+  option("--min-lr", flags->minimum, "X", "where the schedule ends (default 0)");
+  option("--clip", flags->clip, "X", "limit of the gradient's norm; 0: none (default 1)");
+  option("--weight-decay", flags->weight_decay, "X", "AdamW's (default 0.1)");
+  option("--beta1", flags->beta1, "X", "AdamW's (default 0.9)");
+  option("--beta2", flags->beta2, "X", "AdamW's (default 0.95)");
+  option("--dropout", flags->dropout, "P", "of what a sub-layer adds (default 0)");
+
+  option("--metrics", flags->metrics, "FOLDER", "write metrics.jsonl there");
+  verb->add_flag("--tensorboard", flags->tensorboard, "and TensorBoard's event file");
+  option("--log-every", flags->log_every, "N", "a line every N steps, besides one every 10 s");
+  verb->add_flag("--dry-run", flags->dry_run,
+                 "train nothing: play a step without memory, and show what each stage would hold");
+  option("--json", flags->json, "FILE", "write the closing table as JSON too");
+  verb->footer(
+      "\nExamples:\n  braid train --plan plan.json --steps 100 --metrics run1\n"
+      "  mpirun -n 4 braid train --plan plan.json --data text:book.txt\n"
+      "  torchrun --no-python --nproc-per-node 8 braid train --plan plan.json\n"
+      "  braid train --plan plan.json --dry-run");
+  verb->callback([flags, &run] { run = [flags] { return run_train(*flags); }; });
+}
+
+}  // namespace braid::cli

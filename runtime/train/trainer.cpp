@@ -1,0 +1,220 @@
+#include "runtime/train/trainer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+#include "planner/explain/summary.h"
+#include "planner/profile/fingerprint.h"
+#include "runtime/parallel/collectives.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/worker.h"
+
+namespace braid::train {
+
+namespace {
+
+// What must be alike on all ranks, as text: plan, flags and data.
+struct Identity {
+  const char* what;
+  std::string text;
+  const char* fix;
+};
+
+std::vector<Identity> identities(const Plan& plan, const TrainOptions& o) {
+  const LearningRate& rate = o.learning_rate;
+  return {
+      {"plan", plan_text(plan), "give every rank the same plan file"},
+      {"options",
+       fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {}", o.steps,
+                   static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
+                   o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate), rate.peak,
+                   rate.minimum, rate.warmup_steps, rate.decay_steps, rate.total_steps),
+       "start every rank with the same flags"},
+      {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
+       "give every rank the same data"}};
+}
+
+std::int64_t word_of(const std::string& text) {
+  return static_cast<std::int64_t>(std::stoull(fingerprint(text), nullptr, 16));
+}
+
+// The ranks whose word differs from the one that most ranks have.
+std::vector<int> odd_ranks(std::span<const std::int64_t> words) {
+  std::int64_t usual = words.front();
+  for (const std::int64_t word : words)
+    if (std::ranges::count(words, word) > std::ranges::count(words, usual)) usual = word;
+  std::vector<int> odd;
+  for (std::size_t rank = 0; rank < words.size(); ++rank)
+    if (words[rank] != usual) odd.push_back(static_cast<int>(rank));
+  return odd;
+}
+
+std::string who_differs(std::span<const int> ranks) {
+  const bool one = ranks.size() == 1;
+  return fmt::format("{} {} {} from most", one ? "rank" : "ranks", join(ranks, ", "),
+                     one ? "differs" : "differ");
+}
+
+void expect_agreement(const Plan& plan, const TrainOptions& options, comm::Group& world) {
+  for (const Identity& identity : identities(plan, options)) {
+    at::Tensor mine = at::empty({1}, at::kLong);
+    *mine.data_ptr<std::int64_t>() = word_of(identity.text);
+    const at::Tensor all = parallel::all_gather(mine.to(options.device), world,
+                                                fmt::format("compare {}", identity.what))
+                               .to(at::kCPU);
+    const std::vector<int> odd =
+        odd_ranks({all.data_ptr<std::int64_t>(), static_cast<std::size_t>(world.size())});
+    if (odd.empty()) continue;
+    throw Error({.what = fmt::format("not the same {} on all {} ranks: {}", identity.what,
+                                     world.size(), who_differs(odd)),
+                 .where = fmt::format("the start of training, as rank {} sees it", world.rank()),
+                 .fix = identity.fix});
+  }
+}
+
+void expect_known_tokens(const Plan& plan, const Dataset& data) {
+  const std::int64_t known = plan.model.types.front().shape.vocab;
+  if (data.vocabulary() <= known) return;
+  throw Error({.what = fmt::format("the data has tokens up to {}, the model knows {}",
+                                   data.vocabulary() - 1, known),
+               .where = data.describe(),
+               .fix = fmt::format("choose data of at most {} different tokens, or a model with a "
+                                  "vocabulary of {} or more",
+                                  known, data.vocabulary())});
+}
+
+SampleSource samples_of(const TrainOptions& options) {
+  const SampleOrder order(options.data->samples(), options.seed, true);
+  return {.read =
+              [data = options.data, order](std::int64_t sample, std::span<std::int64_t> inputs,
+                                           std::span<std::int64_t> labels) {
+                std::vector<std::int64_t> tokens(inputs.size() + 1);
+                data->read(order.at(sample), tokens);
+                std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
+                std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
+              },
+          .ignores_labels = false};
+}
+
+// The mean peak of a device; none in fp64, of which a cluster's description says nothing.
+std::optional<FlopsPerSecond> device_peak(const Plan& plan, const parallel::Numerics& numerics) {
+  if (numerics.compute == at::kDouble) return std::nullopt;
+  const Precision precision = numerics.compute == at::kFloat ? Precision::fp32 : Precision::bf16;
+  return cluster_peak(plan.cluster, precision) / static_cast<double>(plan.cluster.num_devices());
+}
+
+Seconds median(std::vector<Seconds> times) {
+  if (times.size() > 1) times.erase(times.begin());
+  if (times.empty()) return Seconds(0);
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::ranges::nth_element(times, middle);
+  return *middle;
+}
+
+// What rank 0 says of the steps.
+class Log {
+ public:
+  Log(const Plan& plan, const TrainOptions& options, bool speaks) {
+    if (!speaks) return;
+    if (!options.metrics.empty())
+      metrics_.emplace(
+          MetricsOptions{.folder = options.metrics, .tensorboard = options.tensorboard});
+    ProgressOptions progress = options.progress;
+    progress.total_steps = options.steps;
+    if (options.progress_to != nullptr) progress_.emplace(options.progress_to, progress);
+    if (plan.prediction.iteration > Seconds(0)) predicted_seconds_ = plan.prediction.iteration;
+    for (const StagePrediction& stage : plan.prediction.stages)
+      predicted_ = std::max(predicted_, std::optional(stage.peak));
+  }
+
+  void step(StepMetrics metrics) {
+    metrics.predicted_seconds = predicted_seconds_;
+    if (metrics.allocated) metrics.predicted = predicted_;
+    if (metrics_) metrics_->write(metrics);
+    if (progress_) progress_->step(metrics);
+  }
+
+ private:
+  std::optional<MetricsWriter> metrics_;
+  std::optional<Progress> progress_;
+  std::optional<Seconds> predicted_seconds_;
+  std::optional<Bytes> predicted_;
+};
+
+// The fullest device's peak moves little once two steps are done: asking all ranks is rare.
+bool asks_for_memory(std::int64_t step) { return step < 2 || step % 100 == 0; }
+
+std::optional<Bytes> fullest(const std::vector<HeldMemory>& ranks) {
+  return std::ranges::max_element(ranks, {}, &HeldMemory::allocated)->allocated;
+}
+
+}  // namespace
+
+parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::Device device) {
+  switch (precision) {
+    case RunPrecision::plan:
+      return parallel::numerics_of(plan.precision, plan.gradient_precision, device);
+    case RunPrecision::fp64:
+      return parallel::fp64_numerics(device);
+    case RunPrecision::fp32:
+      return parallel::numerics_of(Precision::fp32, Precision::fp32, device);
+    case RunPrecision::bf16:
+      return parallel::numerics_of(Precision::bf16, plan.gradient_precision, device);
+  }
+  internal_failure("unknown precision", std::source_location::current());
+}
+
+TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& options) {
+  const at::NoGradGuard no_grad;
+  internal_check(options.data != nullptr, "training needs data");
+  expect_agreement(plan, options, world);
+  expect_known_tokens(plan, *options.data);
+  const parallel::Numerics numerics = numerics_for(plan, options.precision, options.device);
+  Log log(plan, options, world.rank() == 0);
+  WorkerOptions settings;
+  settings.numerics = numerics;
+  settings.seed = options.seed;
+  settings.adamw = options.adamw;
+  settings.clip = options.clip;
+  settings.model.dropout = options.dropout;
+  Worker worker(plan, world, settings, samples_of(options));
+
+  const Flops step_flops = training_flops(plan.model) * static_cast<double>(plan.global_batch);
+  const int devices = plan.cluster.num_devices();
+  const std::optional<FlopsPerSecond> peak = device_peak(plan, numerics);
+  TrainReport report;
+  std::vector<Seconds> times;
+  std::optional<Bytes> allocated;
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    const double rate = options.learning_rate.at(step);
+    const StepResult result = worker.step(step, rate);
+    const Seconds seconds(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    times.push_back(seconds);
+    report.losses.push_back(result.loss);
+    if (options.device.is_cuda() && asks_for_memory(step))
+      allocated = fullest(gather_held(held_by(worker, options.device), options.device, world));
+    log.step({.step = step,
+              .loss = result.loss,
+              .gradient_norm = result.gradient_norm,
+              .learning_rate = rate,
+              .tokens = plan.global_batch * plan.model.sequence,
+              .seconds = seconds,
+              .mfu = model_flops_utilisation(step_flops, seconds, devices, peak),
+              .allocated = allocated});
+  }
+  report.step = median(std::move(times));
+  report.mfu = model_flops_utilisation(step_flops, report.step, devices, peak);
+  report.stages =
+      largest_of_stages(gather_held(held_by(worker, options.device), options.device, world), plan);
+  return report;
+}
+
+}  // namespace braid::train

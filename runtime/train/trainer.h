@@ -1,0 +1,55 @@
+#pragma once
+// A whole training run, as one rank sees it.
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/plan/plan.h"
+#include "runtime/train/adamw.h"
+#include "runtime/train/data.h"
+#include "runtime/train/held_memory.h"
+#include "runtime/train/learning_rate.h"
+#include "runtime/train/progress.h"
+
+namespace braid::train {
+
+enum class RunPrecision { plan, fp64, fp32, bf16 };
+
+struct TrainOptions {
+  std::int64_t steps = 1;
+  RunPrecision precision = RunPrecision::plan;
+  std::uint64_t seed = 1;  // of weights, dropout and the order of samples
+  AdamW adamw;
+  double clip = 1.0;  // of the gradient's norm; 0: none
+  double dropout = 0;
+  LearningRate learning_rate;
+  std::shared_ptr<const Dataset> data;  // ranks that are threads share one
+  at::Device device = at::kCPU;
+
+  // Rank 0 alone writes.
+  std::filesystem::path metrics;  // a folder; empty: none
+  bool tensorboard = false;
+  std::FILE* progress_to = nullptr;  // null: silent
+  ProgressOptions progress;
+};
+
+struct TrainReport {
+  std::vector<double> losses;      // by step
+  Seconds step;                    // the median of all steps but the first, which also warms up
+  std::optional<double> mfu;       // of that step; none where the devices' peak is not known
+  std::vector<HeldMemory> stages;  // by stage, of the ranks that hold most
+};
+
+parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::Device device);
+
+// Every rank of the world calls this with the same plan and options, and gets the same report.
+// Throws on every rank an Error that names the ranks whose plan or options differ; else whatever
+// Worker and MetricsWriter throw.
+TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& options);
+
+}  // namespace braid::train
