@@ -1,0 +1,265 @@
+#include "runtime/models/huggingface.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+
+namespace braid::models {
+
+namespace {
+
+// A module of Braid's and the one that holds its weight and bias in checkpoints. Every '#' is a
+// number, the same ones in the same order on both sides.
+struct Row {
+  const char* ours;
+  const char* theirs;
+  bool transposed = false;  // its matrix; a bias has one dim
+  int part = 0, parts = 1;
+};
+
+constexpr Row kGpt2[] = {
+    {"embedding.table", "transformer.wte"},
+    {"embedding.positions", "transformer.wpe"},
+    {"blocks.#.attention.norm", "transformer.h.#.ln_1"},
+    // Conv1D: [in, out], with q, k and v beside each other.
+    {"blocks.#.attention.q", "transformer.h.#.attn.c_attn", true, 0, 3},
+    {"blocks.#.attention.k", "transformer.h.#.attn.c_attn", true, 1, 3},
+    {"blocks.#.attention.v", "transformer.h.#.attn.c_attn", true, 2, 3},
+    {"blocks.#.attention.out", "transformer.h.#.attn.c_proj", true},
+    {"blocks.#.ffn.norm", "transformer.h.#.ln_2"},
+    {"blocks.#.ffn.up", "transformer.h.#.mlp.c_fc", true},
+    {"blocks.#.ffn.down", "transformer.h.#.mlp.c_proj", true},
+    {"head.norm", "transformer.ln_f"},
+    {"head.matrix", "lm_head"},
+};
+
+constexpr Row kOpt[] = {
+    {"embedding.table", "model.decoder.embed_tokens"},
+    {"embedding.positions", "model.decoder.embed_positions"},
+    {"blocks.#.attention.norm", "model.decoder.layers.#.self_attn_layer_norm"},
+    {"blocks.#.attention.q", "model.decoder.layers.#.self_attn.q_proj"},
+    {"blocks.#.attention.k", "model.decoder.layers.#.self_attn.k_proj"},
+    {"blocks.#.attention.v", "model.decoder.layers.#.self_attn.v_proj"},
+    {"blocks.#.attention.out", "model.decoder.layers.#.self_attn.out_proj"},
+    {"blocks.#.ffn.norm", "model.decoder.layers.#.final_layer_norm"},
+    {"blocks.#.ffn.up", "model.decoder.layers.#.fc1"},
+    {"blocks.#.ffn.down", "model.decoder.layers.#.fc2"},
+    {"head.norm", "model.decoder.final_layer_norm"},
+    {"head.matrix", "lm_head"},
+};
+
+// What Mistral, Qwen and Mixtral add to Llama has names of its own, so one table serves them all.
+constexpr Row kLlama[] = {
+    {"embedding.table", "model.embed_tokens"},
+    {"blocks.#.attention.norm", "model.layers.#.input_layernorm"},
+    {"blocks.#.attention.q", "model.layers.#.self_attn.q_proj"},
+    {"blocks.#.attention.k", "model.layers.#.self_attn.k_proj"},
+    {"blocks.#.attention.v", "model.layers.#.self_attn.v_proj"},
+    {"blocks.#.attention.q_norm", "model.layers.#.self_attn.q_norm"},
+    {"blocks.#.attention.k_norm", "model.layers.#.self_attn.k_norm"},
+    {"blocks.#.attention.out", "model.layers.#.self_attn.o_proj"},
+    {"blocks.#.ffn.norm", "model.layers.#.post_attention_layernorm"},
+    {"blocks.#.ffn.gate", "model.layers.#.mlp.gate_proj"},
+    {"blocks.#.ffn.up", "model.layers.#.mlp.up_proj"},
+    {"blocks.#.ffn.down", "model.layers.#.mlp.down_proj"},
+    {"blocks.#.ffn.router", "model.layers.#.block_sparse_moe.gate"},
+    {"blocks.#.ffn.experts.#.gate", "model.layers.#.block_sparse_moe.experts.#.w1"},
+    {"blocks.#.ffn.experts.#.up", "model.layers.#.block_sparse_moe.experts.#.w3"},
+    {"blocks.#.ffn.experts.#.down", "model.layers.#.block_sparse_moe.experts.#.w2"},
+    {"head.norm", "model.norm"},
+    {"head.matrix", "lm_head"},
+};
+
+struct Family {
+  const char* name;
+  std::span<const Row> rows;
+};
+constexpr Family kFamilies[] = {
+    {"gpt2", kGpt2},   {"opt", kOpt},     {"llama", kLlama},   {"mistral", kLlama},
+    {"qwen2", kLlama}, {"qwen3", kLlama}, {"mixtral", kLlama},
+};
+
+std::span<const Row> rows_of(const Model& model) {
+  for (const Family& family : kFamilies)
+    if (model.family == family.name) return family.rows;
+  std::vector<std::string> known;
+  for (const Family& family : kFamilies) known.emplace_back(family.name);
+  throw Error(
+      {.what = fmt::format("no checkpoint's names are known for '{}'", model.name),
+       .where = fmt::format("model family '{}'", model.family),
+       .fix = fmt::format("start from random weights, or load one of {}", join(known, ", "))});
+}
+
+// "blocks.3.ffn.up" → "blocks.#.ffn.up" and {"3"}
+std::vector<std::string> take_numbers(std::string& name) {
+  std::vector<std::string> numbers;
+  std::string pattern;
+  for (const char c : name) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (digit && pattern.ends_with('.')) {
+      numbers.emplace_back();
+      pattern += '#';
+    }
+    if (digit && pattern.ends_with('#')) {
+      numbers.back() += c;
+    } else {
+      pattern += c;
+    }
+  }
+  name = pattern;
+  return numbers;
+}
+
+std::string with_numbers(std::string_view pattern, const std::vector<std::string>& numbers) {
+  std::string name;
+  auto next = numbers.begin();
+  for (const char c : pattern) {
+    if (c == '#') {
+      name += *next++;
+    } else {
+      name += c;
+    }
+  }
+  return name;
+}
+
+std::optional<at::ScalarType> float_type(const std::string& dtype) {
+  if (dtype == "F64") return at::kDouble;
+  if (dtype == "F32") return at::kFloat;
+  if (dtype == "BF16") return at::kBFloat16;
+  if (dtype == "F16") return at::kHalf;
+  return std::nullopt;
+}
+
+std::vector<std::filesystem::path> files_at(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return {path};
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  if (files.empty())
+    throw Error({.what = "no safetensors file in the folder",
+                 .where = path.string(),
+                 .fix = "download the checkpoint's *.safetensors files into it"});
+  std::ranges::sort(files);
+  return files;
+}
+
+// The shape that a parameter's tensor must have in the file.
+std::vector<std::int64_t> stored_shape(const Source& source, std::vector<std::int64_t> shape) {
+  shape[0] *= source.parts;
+  if (source.transposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+at::Tensor tensor_of(const TensorView& view, at::ScalarType type) {
+  // The mapping is read only, and so is what is made of it.
+  auto* data = const_cast<std::byte*>(view.data);
+  if (reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(type) == 0)
+    return at::from_blob(data, view.shape, at::TensorOptions(type));
+  at::Tensor copy = at::empty(view.shape, at::TensorOptions(type));
+  std::memcpy(copy.data_ptr(), data, view.bytes);
+  return copy;
+}
+
+}  // namespace
+
+Source source_of(const Model& model, int layer, const std::string& name) {
+  std::string module = fmt::format("{}.{}", layer_name(model, layer), name);
+  std::string suffix = ".weight";
+  for (const char* kind : {".weight", ".bias"})
+    if (module.ends_with(kind)) {
+      suffix = kind;
+      module.resize(module.size() - suffix.size());
+      break;
+    }
+  const std::vector<std::string> numbers = take_numbers(module);
+  for (const Row& row : rows_of(model))
+    if (module == row.ours)
+      return {.tensor = with_numbers(row.theirs, numbers) + suffix,
+              .transposed = row.transposed && suffix == ".weight",
+              .part = row.part,
+              .parts = row.parts};
+  throw Error({.what = fmt::format("checkpoints of '{}' have no name for {} of {}", model.family,
+                                   name, layer_name(model, layer)),
+               .where = fmt::format("model '{}'", model.name),
+               .fix = "start from random weights, or name the family that the model belongs to"});
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix)
+    : path_(file_or_folder), prefix_(std::move(prefix)) {
+  for (const std::filesystem::path& path : files_at(file_or_folder)) {
+    files_.push_back(std::make_unique<SafetensorsFile>(path));
+    const SafetensorsFile* file = files_.back().get();
+    for (const std::string& name : file->names()) {
+      const auto [held, added] = holder_.emplace(name, file);
+      if (!added)
+        throw Error(
+            {.what = fmt::format("two files have a tensor '{}'", name),
+             .where = fmt::format("{} and {}", held->second->path().string(), path.string()),
+             .fix = "keep the files of one checkpoint in the folder, or name one file"});
+    }
+  }
+}
+
+Checkpoint::Found Checkpoint::find(const std::string& tensor) const {
+  // Files of a bare model leave out the first part of the name.
+  for (const std::string& name : {tensor, tensor.substr(tensor.find('.') + 1)}) {
+    const auto held = holder_.find(prefix_ + name);
+    if (held != holder_.end()) return {held->first, held->second};
+  }
+  std::vector<std::string> names;
+  names.reserve(holder_.size());
+  for (const auto& held : holder_) names.push_back(held.first);
+  const std::string near = nearest(prefix_ + tensor, names);
+  throw Error({.what = fmt::format("no tensor '{}{}'{}", prefix_, tensor,
+                                   near.empty() ? "" : fmt::format("; the nearest is '{}'", near)),
+               .where = path_.string(),
+               .fix =
+                   "use the checkpoint and the config.json of one model; a checkpoint in several "
+                   "files is read from their folder"});
+}
+
+at::Tensor Checkpoint::parameter(const Model& model, int layer,
+                                 const parallel::ParameterSpec& spec) const {
+  const Source source = source_of(model, layer, spec.name);
+  const Found found = find(source.tensor);
+  const TensorView& view = found.file->at(found.name);
+  const std::string where = fmt::format("{}: tensor '{}'", found.file->path().string(), found.name);
+  const std::optional<at::ScalarType> type = float_type(view.dtype);
+  if (!type)
+    throw Error({.what = fmt::format("parameters of dtype {} cannot be trained", view.dtype),
+                 .where = where,
+                 .fix = "load a checkpoint in F64, F32, BF16 or F16, not a quantised one"});
+  const std::vector<std::int64_t> expected = stored_shape(source, spec.shape);
+  if (view.shape != expected)
+    throw Error({.what = fmt::format("the shape is [{}], the model's is [{}]",
+                                     fmt::join(view.shape, ", "), fmt::join(expected, ", ")),
+                 .where = where,
+                 .fix = "use the checkpoint and the config.json of one model"});
+  at::Tensor whole = tensor_of(view, *type);
+  if (source.transposed) whole = whole.t();
+  return whole.narrow(0, source.part * spec.shape[0], spec.shape[0]);
+}
+
+void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint) {
+  for (std::size_t i = 0; i < rank_model.layers.size(); ++i) {
+    parallel::Parameters& parameters = rank_model.layers[i]->parameters();
+    parameters.fill([&](parallel::Parameters::Id id) {
+      const parallel::ParameterSpec& spec = parameters.specs()[static_cast<std::size_t>(id)];
+      return parallel::local_slice(spec, parameters.local(id),
+                                   checkpoint.parameter(model, rank_model.indices[i], spec));
+    });
+  }
+}
+
+}  // namespace braid::models

@@ -1,0 +1,57 @@
+#pragma once
+// Between Braid's parameter names and those of published Hugging Face checkpoints.
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/model/model.h"
+#include "runtime/models/model.h"
+#include "runtime/models/safetensors.h"
+
+namespace braid::models {
+
+// Where a parameter lies in a checkpoint.
+struct Source {
+  std::string tensor;
+  bool transposed = false;  // stored as [in, out]
+  int part = 0, parts = 1;  // of the tensor's output rows, after transposing
+  bool operator==(const Source&) const = default;
+};
+
+// Of parameter `name` of a layer ("attention.q.weight" of layer 1). Throws Error for a family
+// whose names are not known here.
+Source source_of(const Model& model, int layer, const std::string& name);
+
+// The safetensors files of one model, as one set of tensors.
+class Checkpoint {
+ public:
+  // A file, or a folder of *.safetensors. Names in the files carry `prefix`.
+  explicit Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix = "");
+
+  // The whole parameter in the type it is stored in, a view of the mapped file where its alignment
+  // allows: valid as long as the checkpoint. Throws Error, naming file and tensor, where it is
+  // absent or is not of the model's shape.
+  at::Tensor parameter(const Model& model, int layer, const parallel::ParameterSpec& spec) const;
+
+ private:
+  struct Found {
+    std::string name;
+    const SafetensorsFile* file = nullptr;
+  };
+  Found find(const std::string& tensor) const;
+
+  std::filesystem::path path_;
+  std::string prefix_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, const SafetensorsFile*> holder_;  // by name in the file
+};
+
+// Fills this rank's slices of every parameter. Worker::weights_changed() comes next.
+void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint);
+
+}  // namespace braid::models
