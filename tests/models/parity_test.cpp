@@ -205,6 +205,15 @@ TEST_P(Parity, EverySplitHasTheLossAndGradientsOfTransformers) {
   }
 }
 
+TEST_P(Parity, RandomPlansHaveTheLossAndGradientsOfTransformers) {
+  const Oracle oracle(GetParam());
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    Computed computed;
+    compute(oracle, PlanDice(seed).plan(oracle.model(), oracle.batch()), computed);
+    expect_parity(oracle, computed, fmt::format("seed {}", seed));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Oracles, Parity,
                          testing::Values("gpt2", "llama", "llama3_scaled_tied", "qwen2", "qwen3",
                                          "mistral", "mixtral"),

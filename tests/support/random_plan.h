@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -77,15 +78,10 @@ class PlanDice {
  public:
   explicit PlanDice(std::uint64_t seed) : engine_(seed) {}
 
-  Plan plan() {
-    while (true) {
-      Plan drawn = candidate();
-      try {
-        verify(drawn, "drawn");
-        return drawn;
-      } catch (const Error&) {  // a cut without a block, a batch that nothing divides: again
-      }
-    }
+  Plan plan() { return drawn_plan(std::nullopt); }
+  // Of this model, trained on batches of this size.
+  Plan plan(const Model& model, std::int64_t global_batch) {
+    return drawn_plan(Task{model, global_batch});
   }
 
   int number(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
@@ -96,11 +92,28 @@ class PlanDice {
   }
 
  private:
-  Plan candidate() {
+  struct Task {
+    Model model;
+    std::int64_t global_batch = 1;
+  };
+
+  Plan drawn_plan(const std::optional<Task>& task) {
+    while (true) {
+      Plan drawn = candidate(task);
+      try {
+        verify(drawn, "drawn");
+        return drawn;
+      } catch (const Error&) {  // a cut without a block, a batch that nothing divides: again
+      }
+    }
+  }
+
+  Plan candidate(const std::optional<Task>& task) {
     Plan plan;
     plan.precision = Precision::fp32;
     const int devices = std::max(number(1, 8), number(1, 8));
-    plan.model = tiny_model(any(kTinyModels), number(2, 5), any<std::int64_t>({16, 32}));
+    plan.model = task ? task->model
+                      : tiny_model(any(kTinyModels), number(2, 5), any<std::int64_t>({16, 32}));
     plan.cluster = tiny_cluster(devices);
     std::vector<int> stage_counts;
     for (int s = 1; s <= devices; ++s)
@@ -114,7 +127,9 @@ class PlanDice {
         plan.shape.chunks > 1 ? plan.shape.stages * number(1, 2) : number(1, 4);
     plan.mesh_order = kMeshOrders[number(0, 2)];
     const int width = devices / plan.shape.stages;
-    plan.global_batch = plan.shape.micro_batches * any<std::int64_t>({1, 2, width, 2 * width});
+    plan.global_batch =
+        task ? task->global_batch
+             : plan.shape.micro_batches * any<std::int64_t>({1, 2, width, 2 * width});
     cut(plan);
     choose(plan);
     return plan;
