@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planner/core/json.h"
+#include "planner/explain/layout.h"
 #include "planner/plan/plan.h"
 #include "runtime/comm/bootstrap.h"
 #include "runtime/train/trainer.h"
@@ -41,10 +42,12 @@ int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
 int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions& options);
 
 // Predicted against measured.
-std::string report_text(const Plan& plan, const train::TrainReport& report);
+std::string report_text(const Plan& plan, const train::TrainReport& report,
+                        const RenderOptions& look);
 Json report_json(const Plan& plan, const train::TrainReport& report);
 // What every stage holds beside what the plan says it holds. A term that differs is marked.
-std::string memory_text(const Plan& plan, const std::vector<train::HeldMemory>& stages);
+std::string memory_text(const Plan& plan, const std::vector<train::HeldMemory>& stages,
+                        const RenderOptions& look);
 Json memory_json(const Plan& plan, const std::vector<train::HeldMemory>& stages);
 
 }  // namespace braid::cli

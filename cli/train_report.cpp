@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cli/common.h"
 #include "cli/train.h"
 #include "planner/core/text.h"
 #include "planner/explain/summary.h"
@@ -83,7 +82,8 @@ bool is_priced(const Plan& plan) { return std::ssize(plan.prediction.stages) == 
 
 }  // namespace
 
-std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages) {
+std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages,
+                        const RenderOptions& look) {
   if (!is_priced(plan)) return "The plan predicts no memory.\n";
   std::vector<Row> rows;
   for (std::size_t stage = 0; stage < stages.size(); ++stage)
@@ -94,7 +94,6 @@ std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages)
                Align::right, Align::right, Align::left});
   table.add({"stage", "", "weights", "gradients", "optimizer", "activations", "sum",
              counted ? "allocator" : "", ""});
-  const RenderOptions look = terminal_options();
   for (std::size_t first = 0; first < rows.size();) {
     std::size_t end = first + 1;
     while (end < rows.size() && rows[end] == rows[first]) ++end;
@@ -122,14 +121,15 @@ Json memory_json(const Plan& plan, const std::vector<HeldMemory>& stages) {
   return list;
 }
 
-std::string report_text(const Plan& plan, const train::TrainReport& report) {
+std::string report_text(const Plan& plan, const train::TrainReport& report,
+                        const RenderOptions& look) {
   std::string text = fmt::format("Time of a step   {}", format_seconds(report.step));
   const Seconds predicted = plan.prediction.iteration;
   if (predicted > Seconds(0))
     text += fmt::format(" · planned {}: {:.3g} times that", format_seconds(predicted),
                         report.step / predicted);
   if (report.mfu) text += fmt::format(" · MFU {}", format_percent(*report.mfu));
-  return text + "\n\n" + memory_text(plan, report.stages);
+  return text + "\n\n" + memory_text(plan, report.stages, look);
 }
 
 Json report_json(const Plan& plan, const train::TrainReport& report) {

@@ -68,14 +68,18 @@ void write_json(const TrainFlags& flags, const Json& json) {
   if (!flags.json.empty()) write_text(flags.json, json.dump(2) + "\n");
 }
 
+// mpirun gives its processes a terminal of its own, whatever it writes to itself.
+RenderOptions look_of(const Place& place) {
+  return place.launch ? RenderOptions{} : terminal_options();
+}
+
 void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
-              const train::TrainOptions& options) {
-  const bool speaks = world.rank() == 0;
-  if (speaks) print_headline(plan, place, options);
+              train::TrainOptions options) {
+  options.on_start = [&] { print_headline(plan, place, options); };
   const train::TrainReport report = train::train(plan, world, options);
-  if (!speaks) return;
+  if (world.rank() > 0) return;
   write_json(flags, report_json(plan, report));
-  print("\n" + report_text(plan, report));
+  print("\n" + report_text(plan, report, look_of(place)));
 }
 
 // The way out after MPI and CUDA, whose libraries fail in destructors of static objects.
@@ -89,7 +93,7 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
   options.progress_to = stdout;
-  options.progress.terminal = is_terminal(stdout);
+  options.progress.terminal = !place.launch && is_terminal(stdout);
   switch (place.backend) {
     case BackendKind::in_process: {
       const int ranks = plan.cluster.num_devices();
@@ -110,7 +114,7 @@ int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
     }
     case BackendKind::nccl: {
       const comm::Launch launch = place.launch.value_or(comm::Launch{});
-      options.device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(launch.local_rank));
+      options.device = at::kCUDA;  // the one nccl_world makes current
       const auto world = comm::nccl_world(launch, place.timeout);
       train_as(*world, plan, flags, place, options);
       world->barrier("the end");
@@ -139,7 +143,7 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
   write_json(flags,
              {{"format", "braid.dry_run"}, {"version", 1}, {"stages", memory_json(plan, stages)}});
   print(fmt::format("  {} · {} devices\n\n", shape_line(plan), devices) +
-        memory_text(plan, stages));
+        memory_text(plan, stages, terminal_options()));
   return kOk;
 }
 

@@ -185,6 +185,8 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   settings.model.dropout = options.dropout;
   Worker worker(plan, world, settings, samples_of(options));
 
+  if (world.rank() == 0 && options.on_start) options.on_start();
+
   const Flops step_flops = training_flops(plan.model) * static_cast<double>(plan.global_batch);
   const int devices = plan.cluster.num_devices();
   const std::optional<FlopsPerSecond> peak = device_peak(plan, numerics);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,7 +33,8 @@ struct TrainOptions {
   at::Device device = at::kCPU;
 
   // Rank 0 alone writes.
-  std::filesystem::path metrics;  // a folder; empty: none
+  std::function<void()> on_start;  // all ranks agree, and the first step is next
+  std::filesystem::path metrics;   // a folder; empty: none
   bool tensorboard = false;
   std::FILE* progress_to = nullptr;  // null: silent
   ProgressOptions progress;

@@ -1,0 +1,202 @@
+// braid train: small runs in one process, the dry run, and what it says of mistakes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "planner/core/json.h"
+#include "tests/cli/program.h"
+
+namespace braid {
+namespace {
+
+using testing::HasSubstr;
+
+// A build without the runtime has the verb to say that it cannot train.
+bool can_train() {
+  const TemporaryFolder folder;
+  return run_braid({"train", "--help"}, folder.path()).out.find("--dry-run") != std::string::npos;
+}
+
+class TrainCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_train()) GTEST_SKIP() << "this build has no runtime";
+    make_plan(folder_.path(), {"--seq", "16", "--precision", "fp32"});
+  }
+  Outcome train(std::vector<std::string> more) const {
+    std::vector<std::string> command = {"train", "--plan", "plan.json"};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_braid(command, folder_.path());
+  }
+  void edit_plan(const char* pointer, const Json& value) const {
+    Json json = read_json(folder_ / "plan.json");
+    json[Json::json_pointer(pointer)] = value;
+    write_text(folder_ / "plan.json", json.dump());
+  }
+
+  InputFolder folder_;
+};
+
+std::vector<Json> lines_of(const std::filesystem::path& file) {
+  std::istringstream text(read_text(file));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, "line"));
+  return lines;
+}
+
+TEST_F(TrainCommand, LearnsAndWritesMetrics) {
+  std::string book;
+  for (int i = 0; i < 500; ++i) book += "again and ";
+  write_text(folder_ / "book.txt", book);
+  const Outcome outcome =
+      train({"--steps", "3", "--data", "text:book.txt", "--lr", "1e-3", "--metrics", "run",
+             "--tensorboard", "--log-every", "1", "--json", "report.json"});
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_EQ(outcome.error, "");
+  for (const char* words : {"step 1/3", "step 2/3", "step 3/3", "in_process", "Time of a step",
+                            "Memory of one device", "planned"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  const std::vector<Json> lines = lines_of(folder_ / "run/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_LT(lines[2].at("loss"), lines[0].at("loss"));
+  int event_files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run"))
+    event_files += entry.path().filename().string().find("tfevents") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(event_files, 1);
+  const Json report = read_json(folder_ / "report.json");
+  EXPECT_EQ(report.at("losses").size(), 3U);
+  EXPECT_EQ(report.at("stages").size(), read_json(folder_ / "plan.json").at("stages").size());
+}
+
+TEST_F(TrainCommand, TrainsOnTheBytesOfAFile) {
+  write_text(folder_ / "book.txt", std::string(2000, 'a'));
+  const Outcome outcome =
+      train({"--steps", "2", "--data", "text:book.txt", "--lr-schedule", "cosine", "--warmup", "1",
+             "--precision", "bf16", "--dropout", "0.1"});
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("book.txt"));
+}
+
+TEST_F(TrainCommand, DryRunHoldsWhatThePlanSaysOfStates) {
+  const Outcome outcome = train({"--dry-run", "--json", "dry.json"});
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("Memory of one device"));
+  const Json dry = read_json(folder_ / "dry.json");
+  for (const Json& stage : dry.at("stages")) {
+    EXPECT_GT(stage.at("held_bytes").at("activations"), 0);
+    for (const char* term : {"weights", "gradients", "optimizer"})
+      EXPECT_EQ(stage.at("held_bytes").at(term), stage.at("planned_bytes").at(term)) << term;
+  }
+}
+
+TEST_F(TrainCommand, DryRunHoldsWhatARunHolds) {
+  ASSERT_EQ(train({"--dry-run", "--json", "dry.json"}).exit, 0);
+  ASSERT_EQ(train({"--steps", "1", "--json", "run.json"}).exit, 0);
+  EXPECT_EQ(read_json(folder_ / "dry.json").at("stages"),
+            read_json(folder_ / "run.json").at("stages"));
+}
+
+TEST_F(TrainCommand, DryRunOfAThousandDevicesNeedsNone) {
+  const std::filesystem::path configs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
+  const Outcome planned =
+      run_braid({"plan", "--model", (configs / "models/llama3-70b.json").string(), "--cluster",
+                 (configs / "clusters/h100-128x8.json").string(), "--global-batch", "1024",
+                 "--algorithm", "megatron-3d", "--out", "plan.json"},
+                folder_.path());
+  ASSERT_EQ(planned.exit, 0) << planned.error;
+  const Outcome outcome = train({"--dry-run"});
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("1024 devices"));
+}
+
+TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
+  struct Case {
+    const char* fact;
+    std::vector<std::string> flags;
+    std::vector<const char*> expect;
+  };
+  write_text(folder_ / "short.txt", "ten bytes.");
+  const Case cases[] = {
+      {"too few ranks", {"--ranks", "3"}, {"3 ranks for a plan of 4 devices", "--ranks"}},
+      {"no such backend", {"--backend", "gloo"}, {"'gloo'", "--backend", "in_process", "nccl"}},
+      {"MPI without mpirun", {"--backend", "mpi"}, {"--backend mpi", "in_process"}},
+      {"a GPU for threads",
+       {"--backend", "in_process", "--device", "cuda"},
+       {"works on CPUs", "--device cuda", "nccl"}},
+      {"no such device", {"--device", "tpu"}, {"'tpu'", "--device", "cpu"}},
+      {"no such data", {"--data", "books"}, {"'books' names no data", "text:FILE"}},
+      {"a file that is not there", {"--data", "text:no.txt"}, {"no.txt"}},
+      {"a file that is too short", {"--data", "text:short.txt"}, {"do not make one sample"}},
+      {"a rate that is no number", {"--lr", "fast"}, {"'fast'", "--lr"}},
+      {"a rate of zero", {"--lr", "0"}, {"trains nothing", "--lr"}},
+      {"no such schedule", {"--lr-schedule", "cosin"}, {"did you mean 'cosine'", "--lr-schedule"}},
+      {"a decay of no schedule", {"--decay", "5"}, {"no decay", "--decay"}},
+      {"a warm-up past the end",
+       {"--lr-schedule", "cosine", "--warmup", "200"},
+       {"do not fit into 100 steps"}},
+      {"no such precision", {"--precision", "fp8"}, {"'fp8'", "--precision", "fp64"}},
+      {"no steps", {"--steps", "0"}, {"out of range", "--steps"}},
+      {"a dropout of all", {"--dropout", "1"}, {"--dropout"}},
+      {"no folder for TensorBoard", {"--tensorboard"}, {"--metrics FOLDER"}},
+      {"a report in no folder", {"--json", "no/report.json"}, {"does not exist", "--json"}},
+  };
+  for (const Case& c : cases) {
+    const Outcome outcome = train(c.flags);
+    EXPECT_EQ(outcome.exit, 2) << c.fact << outcome.out;
+    EXPECT_EQ(outcome.out, "") << c.fact;
+    for (const char* part : {"braid: error: ", "\n  where: ", "\n  fix:   "})
+      EXPECT_THAT(outcome.error, HasSubstr(part)) << c.fact;
+    for (const char* words : c.expect) EXPECT_THAT(outcome.error, HasSubstr(words)) << c.fact;
+  }
+}
+
+TEST_F(TrainCommand, RefusesModelsItCannotRunYet) {
+  const auto model = std::filesystem::path(BRAID_SOURCE_DIR) / "configs/models/bert-huge-32.json";
+  make_plan(folder_.path(), {});
+  const Outcome planned = run_braid({"plan", "--model", model.string(), "--cluster", "cluster.json",
+                                     "--global-batch", "8", "--out", "plan.json"},
+                                    folder_.path());
+  ASSERT_EQ(planned.exit, 0) << planned.error;
+  for (const char* flag : {"--dry-run", "--steps=1"}) {
+    const Outcome outcome = train({flag});
+    EXPECT_EQ(outcome.exit, 2);
+    EXPECT_THAT(outcome.error, HasSubstr("the runtime cannot train 'bert"));
+  }
+}
+
+TEST_F(TrainCommand, RefusesBrokenPlans) {
+  EXPECT_THAT(run_braid({"train"}, folder_.path()).error, HasSubstr("--plan is missing"));
+  EXPECT_THAT(run_braid({"train", "--plan", "no.json"}, folder_.path()).error,
+              HasSubstr("no.json"));
+  edit_plan("/stages/0/strategies/0/dp", 3);
+  const Outcome outcome = train({});
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_THAT(outcome.error, HasSubstr("plan.json: stages[0]"));
+}
+
+TEST_F(TrainCommand, RefusesTokensBeyondTheVocabularyAndASecondRunInOneFolder) {
+  Json model = read_json(folder_ / "model.json");
+  model["vocab_size"] = 128;
+  write_text(folder_ / "model.json", model.dump());
+  make_plan(folder_.path(), {"--seq", "16", "--precision", "fp32"});
+  write_text(folder_ / "book.txt", std::string(2000, 'a'));
+  const Outcome outcome = train({"--data", "text:book.txt"});
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_THAT(outcome.error, HasSubstr("the data has tokens up to 255, the model knows 128"));
+
+  EXPECT_EQ(train({"--steps", "1", "--metrics", "run"}).exit, 0);
+  const Outcome again = train({"--steps", "1", "--metrics", "run"});
+  EXPECT_EQ(again.exit, 2);
+  EXPECT_THAT(again.error, HasSubstr("metrics of an earlier run"));
+}
+
+TEST_F(TrainCommand, EndsWhenTheLossIsNoNumber) {
+  const Outcome outcome = train({"--steps", "5", "--lr", "1e30"});
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_THAT(outcome.error, HasSubstr("at step 1"));
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,232 @@
+// Whole runs with ranks as threads: what they report, and how each failure ends every rank.
+
+#include "runtime/train/trainer.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "planner/core/json.h"
+#include "runtime/comm/in_process.h"
+#include "runtime/train/metrics.h"
+#include "tests/support/files.h"
+#include "tests/support/random_plan.h"
+
+namespace braid::train {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr std::chrono::milliseconds kTimeout(2000);
+
+// Data-parallel over all devices.
+Plan wide_plan(int devices, int blocks = 2) {
+  Plan plan = reference_plan(tiny_model("llama", blocks, 16), 2 * devices);
+  plan.cluster = tiny_cluster(devices);
+  for (Strategy& strategy : plan.stages.front().strategies) strategy.dp = devices;
+  verify(plan, "test");
+  return plan;
+}
+
+TrainOptions options_for(const Plan& plan, std::int64_t steps = 3) {
+  TrainOptions options;
+  options.steps = steps;
+  options.learning_rate.peak = 3e-3;
+  options.data = synthetic(plan.model.types.front().shape.vocab, 1);
+  return options;
+}
+
+// What each rank's train() threw; a rank that threw nothing adds nothing.
+std::vector<std::string> errors_of(int ranks, const std::function<void(comm::Group&)>& rank_main) {
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  comm::run_in_process(
+      ranks,
+      [&](comm::Group& world) {
+        try {
+          rank_main(world);
+        } catch (const Error& error) {
+          const std::lock_guard lock(mutex);
+          errors.push_back(error.mistake().what);
+        }
+      },
+      kTimeout);
+  return errors;
+}
+
+TEST(Trainer, LearnsAndEveryRankReportsTheSame) {
+  const Plan plan = wide_plan(2);
+  const TrainOptions options = options_for(plan, 20);
+  std::mutex mutex;
+  std::vector<TrainReport> reports;
+  comm::run_in_process(2, [&](comm::Group& world) {
+    TrainReport report = train(plan, world, options);
+    const std::lock_guard lock(mutex);
+    reports.push_back(std::move(report));
+  });
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[0].losses, reports[1].losses);
+  ASSERT_THAT(reports[0].losses, SizeIs(20));
+  EXPECT_LT(reports[0].losses.back(), 0.95 * reports[0].losses.front());
+  EXPECT_GT(reports[0].step, Seconds(0));
+}
+
+TEST(Trainer, CountsWhatTheStatesHold) {
+  const Plan plan = wide_plan(2);
+  comm::run_in_process(2, [&](comm::Group& world) {
+    const TrainReport report = train(plan, world, options_for(plan, 1));
+    ASSERT_THAT(report.stages, SizeIs(1));
+    const HeldMemory& held = report.stages.front();
+    const std::int64_t weights = 4 * parameters(plan.model);  // fp32, whole on both ranks
+    EXPECT_EQ(held.weights, Bytes(weights));
+    EXPECT_EQ(held.gradients, Bytes(weights));
+    EXPECT_EQ(held.optimizer, Bytes(2 * weights));  // two moments, no master
+    EXPECT_GT(held.activations, Bytes(0));
+    EXPECT_EQ(held.allocated, std::nullopt);
+  });
+}
+
+TEST(Trainer, WritesALineOfMetricsForEachStep) {
+  const ScratchFolder folder;
+  const Plan plan = wide_plan(2);
+  TrainOptions options = options_for(plan);
+  options.metrics = folder / "run";
+  std::vector<double> losses;
+  comm::run_in_process(2, [&](comm::Group& world) {
+    const TrainReport report = train(plan, world, options);
+    if (world.rank() == 0) losses = report.losses;
+  });
+  std::istringstream lines(read_bytes(folder / "run" / kMetricsFile));
+  std::vector<double> written;
+  for (std::string line; std::getline(lines, line);)
+    written.push_back(parse_json(line, "metrics").at("loss").get<double>());
+  EXPECT_EQ(written, losses);
+}
+
+TEST(Trainer, NamesTheRankWithAnotherPlanOnAllRanks) {
+  const Plan plan = wide_plan(4), other = wide_plan(4, 3);
+  const auto errors = errors_of(4, [&](comm::Group& world) {
+    const Plan& mine = world.rank() == 2 ? other : plan;
+    train(mine, world, options_for(mine));
+  });
+  EXPECT_THAT(errors, AllOf(SizeIs(4),
+                            Each(HasSubstr("not the same plan on all 4 ranks: rank 2 differs"))));
+}
+
+TEST(Trainer, NamesTheRanksWithOtherOptionsOnAllRanks) {
+  const Plan plan = wide_plan(4);
+  const auto errors = errors_of(4, [&](comm::Group& world) {
+    TrainOptions options = options_for(plan);
+    if (world.rank() == 0) options.seed = 2;
+    train(plan, world, options);
+  });
+  EXPECT_THAT(
+      errors,
+      AllOf(SizeIs(4), Each(HasSubstr("not the same options on all 4 ranks: rank 0 differs"))));
+}
+
+TEST(Trainer, NamesTheRankWithOtherDataOnAllRanks) {
+  const Plan plan = wide_plan(4);
+  const auto errors = errors_of(4, [&](comm::Group& world) {
+    TrainOptions options = options_for(plan);
+    if (world.rank() == 3) options.data = synthetic(60, 1);
+    train(plan, world, options);
+  });
+  EXPECT_THAT(errors, AllOf(SizeIs(4),
+                            Each(HasSubstr("not the same data on all 4 ranks: rank 3 differs"))));
+}
+
+TEST(Trainer, RefusesMoreRanksThanThePlanHasDevices) {
+  const Plan plan = wide_plan(2);
+  const auto errors =
+      errors_of(3, [&](comm::Group& world) { train(plan, world, options_for(plan)); });
+  EXPECT_THAT(errors, AllOf(SizeIs(3), Each(HasSubstr("3 ranks for a plan of 2 devices"))));
+}
+
+TEST(Trainer, RefusesTokensThatTheModelDoesNotKnow) {
+  const Plan plan = wide_plan(2);
+  const auto errors = errors_of(2, [&](comm::Group& world) {
+    TrainOptions options = options_for(plan);
+    options.data = synthetic(62, 1);
+    train(plan, world, options);
+  });
+  EXPECT_THAT(errors, AllOf(SizeIs(2),
+                            Each(HasSubstr("the data has tokens up to 61, the model knows 61"))));
+}
+
+TEST(Trainer, EndsAllRanksWhenTheLossIsNoNumber) {
+  const Plan plan = wide_plan(2);
+  const auto errors = errors_of(2, [&](comm::Group& world) {
+    TrainOptions options = options_for(plan, 10);
+    options.learning_rate.peak = 1e30;
+    train(plan, world, options);
+  });
+  EXPECT_THAT(errors, AllOf(SizeIs(2), Each(HasSubstr("at step 1"))));
+}
+
+// Throws where a run gets to the sample, like a disk that fails.
+class Failing final : public Dataset {
+ public:
+  explicit Failing(std::int64_t at) : at_(at), sound_(synthetic(61, 1)) {}
+  std::int64_t samples() const override { return 0; }
+  std::int64_t vocabulary() const override { return 61; }
+  std::string describe() const override { return "failing"; }
+  void read(std::int64_t index, std::span<std::int64_t> tokens) const override {
+    if (index == at_)
+      throw Error({.what = "the disk is gone", .where = "sample", .fix = "mount it"});
+    sound_->read(index, tokens);
+  }
+
+ private:
+  std::int64_t at_;
+  std::unique_ptr<Dataset> sound_;
+};
+
+TEST(Trainer, ARankThatDiesEndsTheOthersAndIsNamedByThem) {
+  const Plan plan = wide_plan(4);
+  TrainOptions options = options_for(plan);
+  options.data = std::make_shared<Failing>(8 + 2 * 3);  // rank 3's first sample of the second step
+  std::mutex mutex;
+  std::set<std::string> errors;
+  const auto run = [&] {
+    comm::run_in_process(
+        4,
+        [&](comm::Group& world) {
+          try {
+            train(plan, world, options);
+          } catch (const Error& error) {
+            const std::lock_guard lock(mutex);
+            errors.insert(fmt::format("{}: {}", world.rank(), error.mistake().what));
+            throw;
+          }
+        },
+        kTimeout);
+  };
+  EXPECT_EQ(mistake_of("a rank that dies", run).what, "the disk is gone");
+  ASSERT_THAT(errors, SizeIs(4));
+  for (const std::string& error : errors)
+    EXPECT_THAT(error,
+                error.starts_with("3") ? HasSubstr("the disk is gone") : HasSubstr("rank 3"));
+}
+
+TEST(Trainer, ARankThatStaysAwayIsNamedWithinTheTimeout) {
+  const Plan plan = wide_plan(3);
+  const auto errors = errors_of(3, [&](comm::Group& world) {
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(3 * kTimeout / 2);
+      return;
+    }
+    train(plan, world, options_for(plan));
+  });
+  EXPECT_THAT(errors, AllOf(SizeIs(2), Each(HasSubstr("rank 1"))));
+}
+
+}  // namespace
+}  // namespace braid::train
