@@ -42,8 +42,13 @@ set_target_properties(torch_lite::cpu PROPERTIES
   IMPORTED_LOCATION "${TORCH_DIR}/lib/libtorch_cpu.so"
   INTERFACE_LINK_LIBRARIES "torch_lite::c10;Threads::Threads")
 
-find_path(TORCH_CUDA_INCLUDE cuda_runtime_api.h
-          HINTS "${site}/nvidia/cu13/include" /usr/local/cuda/include)
+# A toolkit beside nvcc has all headers; of the wheels some may be missing.
+find_program(TORCH_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
+get_filename_component(toolkit "${TORCH_NVCC}" REALPATH)
+get_filename_component(toolkit "${toolkit}/../.." ABSOLUTE)
+find_path(TORCH_CUDA_INCLUDE NAMES crt/host_defines.h
+          HINTS "${toolkit}/include" "${toolkit}/targets/x86_64-linux/include"
+                "${site}/nvidia/cu13/include" /usr/local/cuda/include)
 find_file(TORCH_CUDART NAMES libcudart.so.13
           HINTS "${site}/nvidia/cu13/lib" /usr/local/cuda/lib64)
 find_path(TORCH_NCCL_INCLUDE nccl.h HINTS "${site}/nvidia/nccl/include" /usr/local/cuda/include)
