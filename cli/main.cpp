@@ -130,9 +130,10 @@ extern "C" void on_abort(int) { std::_Exit(kInternal); }
 }  // namespace
 }  // namespace braid::cli
 
-int main(int argc, char** argv) {
+namespace {
+
+int guarded_main(int argc, char** argv) {
   namespace cli = braid::cli;
-  std::signal(SIGABRT, cli::on_abort);
   try {
     return cli::run_program(argc, argv);
   } catch (const braid::Error& error) {
@@ -143,4 +144,14 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "braid: internal error: {}; please report it\n", error.what());
   }
   return cli::kInternal;
+}
+
+}  // namespace
+
+// Destructors of libtorch_cuda's static objects fail after all is done: the process leaves without.
+int main(int argc, char** argv) {
+  std::signal(SIGABRT, braid::cli::on_abort);
+  const int status = guarded_main(argc, argv);
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
