@@ -1,16 +1,21 @@
 """Checks that every include points upwards: check_layers.py ROOT.
 
-cli may include runtime and planner, runtime may include planner, and inside planner a folder may
-include itself and the folders before it in PLANNER_ORDER. The planner sees the standard library,
-fmt and JSON, nothing else. Prints a line for each offending include, and then exits with 1.
+cli may include runtime and planner, runtime may include planner, and inside planner and runtime a
+folder may include itself and the folders before it in ORDER. The planner sees the standard library,
+fmt and JSON, nothing else; runtime/comm sees no torch, except where NCCL needs its streams. Prints a
+line for each offending include, and then exits with 1.
 """
 
 import re
 import sys
 from pathlib import Path
 
-PLANNER_ORDER = ["core", "model", "cluster", "strategy", "profile", "cost", "plan", "simulate",
-                 "search", "explain"]
+ORDER = {
+    "planner": ["core", "model", "cluster", "strategy", "profile", "cost", "plan", "simulate",
+                "search", "explain"],
+    "runtime": ["comm", "ops", "parallel", "models", "train"],
+}
+TORCH = ("ATen/", "c10/", "torch/")
 ROOMS = ["planner", "runtime", "cli"]  # each may include itself and those before it
 OUTSIDE = ["tests", "benchmarks"]  # may include every room; no room may include them
 JSON_SEAM = ("planner/core/json.h", "planner/core/json_fwd.h")
@@ -19,15 +24,16 @@ SUFFIXES = {".h", ".hpp", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<form>[<"](?P<target>[^>"]+)[>"])')
 
 
-def planner_fault(file, target):
-    """Why a file under planner/ must not include a header of the planner, or None."""
+def order_fault(room, file, target):
+    """Why a file of a room must not include another header of the same room, or None."""
+    order = ORDER[room]
     here, there = file.split("/")[1], target.split("/")[1]
     for folder in (here, there):
-        if folder not in PLANNER_ORDER:
-            return (f"planner/{folder} has no place in the include order; give it one in "
+        if folder not in order:
+            return (f"{room}/{folder} has no place in the include order; give it one in "
                     "tests/layering/check_layers.py")
-    if PLANNER_ORDER.index(there) > PLANNER_ORDER.index(here):
-        return f"{there} comes after {here} in the include order ({', '.join(PLANNER_ORDER)})"
+    if order.index(there) > order.index(here):
+        return f"{there} comes after {here} in the include order ({', '.join(order)})"
     return None
 
 
@@ -41,6 +47,10 @@ def external_fault(file, target, quoted):
     standard = "/" not in target and "." not in target
     if in_planner and not (standard or target.startswith(("fmt/", "nlohmann/"))):
         return "the planner uses the standard library, fmt and JSON only"
+    # The schedule player is built with comm, for the sanitizers' sake.
+    bare = file.startswith(("runtime/comm/", "runtime/parallel/schedule_player"))
+    if bare and "nccl" not in file and target.startswith(TORCH):
+        return "runtime/comm and the schedule player are built without torch"
     return None
 
 
@@ -55,7 +65,8 @@ def fault(file, target, quoted):
         return f"{room} must not depend on {target_room}"
     if ROOMS.index(target_room) > ROOMS.index(room):
         return f"{room} must not know {target_room}: cli → runtime → planner, never back"
-    return planner_fault(file, target) if room == "planner" else None
+    same_room = room == target_room and room in ORDER
+    return order_fault(room, file, target) if same_room else None
 
 
 def check(root):
