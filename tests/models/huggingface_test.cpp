@@ -95,7 +95,7 @@ void write(const std::filesystem::path& path, const std::vector<File>& files) {
   const at::Tensor numbers = at::arange(1000, at::TensorOptions(at::kFloat));
   std::vector<NamedTensor> tensors;
   for (const File& file : files) {
-    std::size_t bytes = static_cast<std::size_t>(find_safetensors_type(file.dtype)->bytes);
+    auto bytes = static_cast<std::size_t>(find_safetensors_type(file.dtype)->bytes);
     for (const std::int64_t size : file.shape) bytes *= static_cast<std::size_t>(size);
     tensors.push_back({file.name,
                        {.dtype = file.dtype,

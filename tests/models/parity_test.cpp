@@ -139,7 +139,7 @@ struct Split {
 
 const std::vector<Split>& splits() {
   using enum TensorKind;
-  static const std::vector<Split> table = {
+  static const std::vector<Split> kTable = {
       {"tp2", {{.tp = 2}}},
       {"tp4, more than key-value heads", {{.tp = 4}}},
       {"ulysses2", {{.tp = 2, .tp_kind = ulysses}}},
@@ -157,7 +157,7 @@ const std::vector<Split>& splits() {
       {"pp2 zero bubble", {{}}, {ScheduleKind::zero_bubble, 2, 2}},
       {"pp2 tp2 cp2", {{.tp = 2, .cp = 2}}, {ScheduleKind::gpipe, 2, 2}},
   };
-  return table;
+  return kTable;
 }
 
 // What a layer can follow of a strategy: experts are split where there are some.

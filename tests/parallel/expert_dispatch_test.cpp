@@ -80,8 +80,8 @@ void check(const Strategy& strategy, const Counts& counts, const std::string& fa
       const std::vector<std::int64_t> rows = dispatch->rows_per_expert();
       std::int64_t begin = 0;
       for (std::size_t e = 0; e < rows.size(); ++e) {
-        const auto expert =
-            static_cast<double>(site.expert_rank * kExperts / strategy.ep) + static_cast<double>(e);
+        const std::int64_t expert =
+            site.expert_rank * (kExperts / strategy.ep) + static_cast<std::int64_t>(e);
         EXPECT_TRUE(
             gathered.narrow(0, begin, rows[e]).select(1, 1).eq(expert).all().item().toBool());
         begin += rows[e];

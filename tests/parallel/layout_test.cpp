@@ -45,7 +45,7 @@ TEST(Layout, EveryElementIsHeldOnceByEachReplica) {
     int pieces = 1;
     for (const auto& cuts : layout.dims)
       for (const Cut& cut : cuts) pieces *= cut.axis.size;
-    const std::int64_t rows = 2 * ranks, columns = 4 * ranks;
+    const std::int64_t rows = std::int64_t{2} * ranks, columns = 2 * rows;
     std::vector<int> holders(static_cast<std::size_t>(rows * columns), 0);
     for (int rank = 0; rank < ranks; ++rank)
       for (const Segment& r : segments(layout.dims[0], rows, rank))

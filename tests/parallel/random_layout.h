@@ -47,6 +47,7 @@ inline Layout random_layout(int ranks, int dims, bool may_sum, std::mt19937_64& 
 
 inline at::Tensor take(const at::Tensor& x, std::int64_t dim, const std::vector<Segment>& held) {
   std::vector<at::Tensor> parts;
+  parts.reserve(held.size());
   for (const Segment& s : held) parts.push_back(x.narrow(dim, s.begin, s.size()));
   return at::cat(parts, dim);
 }

@@ -49,8 +49,8 @@ TEST(Redistribution, AnyLayoutBecomesAnyOther) {
     const int ranks = 1 + static_cast<int>(random() % 8);
     const Layout from = random_layout(ranks, 2, true, random);
     const Layout to = random_layout(ranks, 2, false, random);
-    const std::int64_t rows = 2 * ranks * (1 + static_cast<std::int64_t>(random() % 2));
-    const std::int64_t columns = 2 * ranks;
+    const std::int64_t columns = std::int64_t{2} * ranks;
+    const std::int64_t rows = columns * (1 + static_cast<std::int64_t>(random() % 2));
     int summands = 1;
     for (const GroupShape& axis : from.partial) summands *= axis.size;
     std::vector<at::Tensor> parts;
@@ -80,13 +80,14 @@ TEST(Redistribution, ASliceOfWhatIsThereSendsNothing) {
   std::mt19937_64 random(12);
   for (int turn = 0; turn < 20; ++turn) {
     const int ranks = 1 + static_cast<int>(random() % 8);
+    const std::int64_t size = std::int64_t{2} * ranks;
     Layout whole;
     whole.dims.resize(2);
     const Layout to = random_layout(ranks, 2, false, random);
     comm::run_in_process(ranks, [&](comm::Group& world) {
-      const Redistribution move(whole, to, {2 * ranks, 2 * ranks}, world, "test");
+      const Redistribution move(whole, to, {size, size}, world, "test");
       EXPECT_EQ(move.sent(), 0);
-      const at::Tensor x = whole_tensor(2 * ranks, 2 * ranks, 5);
+      const at::Tensor x = whole_tensor(size, size, 5);
       EXPECT_TRUE(identical(move(x), slice_of(x, to, world.rank())));
     });
   }
@@ -97,13 +98,14 @@ TEST(Redistribution, TheSameLayoutIsLeftAlone) {
   for (int turn = 0; turn < 20; ++turn) {
     const int ranks = 1 + static_cast<int>(random() % 8);
     const Layout layout = random_layout(ranks, 2, false, random);
+    const std::int64_t size = std::int64_t{2} * ranks;
     Layout same = layout;  // another value that says the same
     same.dims[0].push_back({{1, 1}, CutKind::zigzag});
     comm::run_in_process(ranks, [&](comm::Group& world) {
-      const Redistribution move(layout, same, {4 * ranks, 2 * ranks}, world, "test");
+      const Redistribution move(layout, same, {2 * size, size}, world, "test");
       EXPECT_TRUE(move.identity());
       EXPECT_EQ(move.sent(), 0);
-      const at::Tensor x = slice_of(whole_tensor(4 * ranks, 2 * ranks, 6), layout, world.rank());
+      const at::Tensor x = slice_of(whole_tensor(2 * size, size, 6), layout, world.rank());
       EXPECT_TRUE(move(x).is_same(x));
     });
   }

@@ -38,7 +38,7 @@ class GradientCollector {
   // This rank's flat gradients, NaN where another replica owns them.
   static at::Tensor flat(const parallel::FlatBuffer& buffer) {
     const at::Tensor owned = buffer.owned_gradients();
-    const at::Tensor all = at::full({buffer.elements()}, NAN, owned.options());
+    at::Tensor all = at::full({buffer.elements()}, NAN, owned.options());
     for (const parallel::ElementRun& run : buffer.owned())
       all.slice(0, run.begin, run.end)
           .copy_(owned.slice(0, run.begin - buffer.owned_begin(), run.end - buffer.owned_begin()));

@@ -129,7 +129,7 @@ class PlanDice {
     const int width = devices / plan.shape.stages;
     plan.global_batch =
         task ? task->global_batch
-             : plan.shape.micro_batches * any<std::int64_t>({1, 2, width, 2 * width});
+             : plan.shape.micro_batches * any<std::int64_t>({1, 2, width, std::int64_t{2} * width});
     cut(plan);
     choose(plan);
     return plan;
@@ -140,6 +140,7 @@ class PlanDice {
     const int parts = plan.shape.stages * plan.shape.chunks;
     const int layers = plan.model.num_layers();
     std::vector<int> ends;
+    ends.reserve(static_cast<std::size_t>(parts));
     for (int i = 0; i < parts - 1; ++i) ends.push_back(number(1, layers - 1));
     std::ranges::sort(ends);
     ends.push_back(layers);
