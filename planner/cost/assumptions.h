@@ -29,7 +29,7 @@ struct Assumptions {
   double optimizer_traffic = 30;
 };
 
-inline constexpr double kMasterBytes = 4;  // fp32 weight beside a bf16 one
-inline constexpr double kMomentBytes = 8;  // Adam's two fp32 moments
+inline constexpr std::int64_t kMasterBytes = 4;  // fp32 weight beside a bf16 one
+inline constexpr std::int64_t kMomentBytes = 8;  // Adam's two fp32 moments
 
 }  // namespace braid

@@ -19,6 +19,7 @@ struct BraidModel::Work {
   Compute compute;
   double dense;    // parameters on one device that all replicas share
   double experts;  // parameters on one device that belong to experts
+  double tied;     // elements of a tied output matrix, where it is a copy of its own
 };
 
 namespace {
@@ -30,7 +31,17 @@ double by_split(const BySplit& values, int split) {
   return last->second * last->first / split;  // splits evenly beyond what was measured
 }
 
+Bytes whole_bytes(double bytes) { return Bytes(static_cast<std::int64_t>(std::ceil(bytes))); }
+
 }  // namespace
+
+// Whether a profile says how large the layer is, a tied matrix included.
+bool BraidModel::has_measured_parameters(const Facts& f) const {
+  const LayerKind kind = f.shape.kind;
+  const bool outside = kind == LayerKind::embedding || kind == LayerKind::head;
+  return (profile_ != nullptr && profile_->only_stage && outside) ||
+         (f.measured != nullptr && f.measured->parameter_bytes);
+}
 
 // Parameters of one device, experts among them.
 double BraidModel::parameters(const Facts& f, const Strategy& s, const StageSite& site) const {
@@ -47,12 +58,15 @@ double BraidModel::parameters(const Facts& f, const Strategy& s, const StageSite
   }
   if (f.measured != nullptr && f.measured->parameter_bytes)
     return *f.measured->parameter_bytes / 4 / s.tensor_split();
-  auto count = static_cast<double>(parameters_per_rank(f.shape, s.tensor_split(), s.ep));
-  // A tied output matrix is a copy of its own when embedding and head live on different stages.
-  if (f.shape.tied && site.shape.stages > 1)
-    count += std::ceil(static_cast<double>(f.shape.vocab) / s.tensor_split()) *
-             static_cast<double>(f.shape.hidden);
-  return count;
+  return static_cast<double>(parameters_per_rank(f.shape, s.tensor_split(), s.ep));
+}
+
+// A tied head on one device reads the embedding's table. On several it holds a copy of its rows in
+// its own layout: whole whatever ZeRO says, and without states, as the embedding's are updated.
+double BraidModel::tied_elements(const Facts& f, const Strategy& s, const StageSite& site) const {
+  if (!f.shape.tied || site.mesh.devices == 1 || has_measured_parameters(f)) return 0;
+  return std::ceil(static_cast<double>(f.shape.vocab) / s.tensor_split()) *
+         static_cast<double>(f.shape.hidden);
 }
 
 double BraidModel::expert_parameters(const Facts& f, const Strategy& s) const {
@@ -155,10 +169,11 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   // Updated weights return while the next iteration's first forward runs.
   if (s.zero == Zero::optimizer || s.zero == Zero::gradients)
     time.regather = exposed(forward, gather);
-  if (w.facts.shape.tied && w.site.shape.stages > 1)
-    // First and last stage add up their gradients of the shared table.
-    time.reduce += network_.point_to_point(
-        w.dense * gradient_bytes, stage_distance(w.site.mesh) * (w.site.shape.stages - 1), w.where);
+  if (w.tied > 0) {
+    // The gradient of the copy goes to the embedding. Ranks of one stage are at least neighbours.
+    const int distance = std::max(1, stage_distance(w.site.mesh) * (w.site.shape.stages - 1));
+    time.reduce += network_.point_to_point(w.tied * gradient_bytes, distance, w.where);
+  }
 
   const double shards = s.zero == Zero::none ? 1 : replicas.size;
   const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;
@@ -172,19 +187,11 @@ LayerMemory BraidModel::memory(const Work& w) const {
   const Facts& f = w.facts;
   const auto weight = static_cast<double>(bytes_of(settings_.precision));
   const auto gradient = static_cast<double>(bytes_of(settings_.gradient_precision));
-  const double optimizer =
-      kMomentBytes + (settings_.precision == Precision::fp32 ? 0 : kMasterBytes);
-  const double replicas = s.replicas();
-  const double expert_replicas = std::max(1.0, replicas / s.ep);
-  const auto states = [&](double bytes, bool sharded) {
-    const double total =
-        sharded ? w.dense / replicas + w.experts / expert_replicas : w.dense + w.experts;
-    return Bytes(static_cast<std::int64_t>(std::ceil(bytes * total)));
-  };
   const double split = static_cast<double>(s.tp) * s.cp;
-  const auto which = static_cast<std::size_t>(s.recompute);
-  double saved = f.saved[which] / split;
-  double transient = f.transient[which] / split;
+  const Split cut{.context = s.cp, .tensor = s.tp, .matrices = s.tp_kind == TensorKind::megatron};
+  auto saved =
+      static_cast<double>(saved_bytes(f.shape, s.recompute, settings_.precision, cut).value());
+  double transient = f.transient[static_cast<std::size_t>(s.recompute)] / split;
 
   const bool outside = f.shape.kind == LayerKind::embedding || f.shape.kind == LayerKind::head;
   if (f.measured != nullptr && !f.measured->saved.empty()) {
@@ -219,12 +226,36 @@ LayerMemory BraidModel::memory(const Work& w) const {
     if (s.tensor_split() > 1)
       workspace += w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
   }
-  return {
-      .weights = states(weight, s.zero == Zero::parameters),
-      .gradients = states(gradient, s.zero == Zero::gradients || s.zero == Zero::parameters),
-      .optimizer = states(optimizer, s.zero != Zero::none),
-      .activations = Bytes(static_cast<std::int64_t>(std::ceil(saved * w.samples * (1 + slack_)))),
-      .workspace = Bytes(static_cast<std::int64_t>(std::ceil(workspace * (1 + slack_))))};
+  LayerMemory memory = states(w);
+  memory.activations = whole_bytes(saved * w.samples);
+  memory.workspace = whole_bytes(workspace);
+  return memory;
+}
+
+// A layer's parameters lie in two flat buffers, those of experts apart from the others. ZeRO gives
+// each replica an equal share of a buffer, so the whole is padded to a multiple of the replicas.
+LayerMemory BraidModel::states(const Work& w) const {
+  const Strategy& s = w.strategy;
+  const std::int64_t weight = bytes_of(settings_.precision);
+  const std::int64_t gradient = bytes_of(settings_.gradient_precision);
+  const std::int64_t optimizer =
+      kMomentBytes + (settings_.precision == Precision::fp32 ? 0 : kMasterBytes);
+  LayerMemory memory;
+  const auto add = [&](double elements, std::int64_t replicas) {
+    const auto whole = static_cast<std::int64_t>(std::ceil(elements));
+    const std::int64_t share = s.zero == Zero::none ? whole : (whole + replicas - 1) / replicas;
+    const std::int64_t padded = s.zero == Zero::none ? whole : share * replicas;
+    const bool shards_weights = s.zero == Zero::parameters;
+    const bool shards_gradients = s.zero == Zero::gradients || shards_weights;
+    memory.weights += Bytes(weight * (shards_weights ? share : padded));
+    memory.gradients += Bytes(gradient * (shards_gradients ? share : padded));
+    memory.optimizer += Bytes(optimizer * share);
+  };
+  add(w.dense, s.replicas());
+  add(w.experts, std::max(1, s.replicas() / s.ep));
+  memory.weights += whole_bytes(w.tied * static_cast<double>(weight));
+  memory.gradients += whole_bytes(w.tied * static_cast<double>(gradient));
+  return memory;
 }
 
 LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) const {
@@ -241,7 +272,8 @@ LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) 
                   .samples = samples,
                   .compute = compute(f, s, samples, device),
                   .dense = all - experts,
-                  .experts = experts};
+                  .experts = experts,
+                  .tied = tied_elements(f, s, site)};
   LayerCost cost;
   cost.time.forward_compute = work.compute.forward;
   cost.time.backward_input_compute = work.compute.backward_input;

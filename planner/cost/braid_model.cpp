@@ -52,12 +52,9 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     f.flops = forward_flops(type.shape);
     f.selective = recompute_flops(type.shape, Recompute::selective);
     f.traffic = static_cast<double>(forward_traffic(type.shape, settings.precision).value());
-    for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
-      f.saved[index(r)] =
-          static_cast<double>(saved_bytes(type.shape, r, settings.precision).value());
+    for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full})
       f.transient[index(r)] =
           static_cast<double>(transient_bytes(type.shape, r, settings.precision).value());
-    }
     f.boundary = static_cast<double>(boundary_bytes(type.shape, settings.precision).value());
     f.measured = measured_layer(profile, type, f.forward_share);
     if (f.measured != nullptr)
@@ -177,8 +174,11 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
 }
 
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {
-  return memory.states() + scaled(memory.activations, in_flight(site.shape, site.stage));
+  const Bytes held = scaled(memory.activations, in_flight(site.shape, site.stage));
+  return memory.states() + held + slack(held);
 }
+
+Bytes BraidModel::slack(Bytes in_use) const { return scaled(in_use, slack_); }
 
 Bytes BraidModel::stage_overhead(const StageSite& site) const {
   if (context_) return *context_;

@@ -24,6 +24,7 @@ class BraidModel final : public CostModel {
   bool prices(const Strategy&) const override { return true; }
   LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const override;
   Bytes resident(const LayerMemory& memory, const StageSite& site) const override;
+  Bytes slack(Bytes in_use) const override;
   Bytes stage_overhead(const StageSite& site) const override;
   double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                       const StageSite& site) const override;
@@ -36,11 +37,10 @@ class BraidModel final : public CostModel {
   // Everything about a layer type that no strategy changes.
   struct Facts {
     LayerShape shape;
-    LayerFlops flops;      // one sample, forward
-    LayerFlops selective;  // what selective recomputation repeats
-    double traffic = 0;    // bytes, one sample, forward
-    double saved[3] = {};  // bytes, one sample, by Recompute
-    double transient[3] = {};
+    LayerFlops flops;          // one sample, forward
+    LayerFlops selective;      // what selective recomputation repeats
+    double traffic = 0;        // bytes, one sample, forward
+    double transient[3] = {};  // bytes, one sample, by Recompute
     double boundary = 0;
     std::optional<ForwardFit> forward;  // measured
     double forward_share = 1;           // embedding and head share one measurement
@@ -57,8 +57,11 @@ class BraidModel final : public CostModel {
                   const DeviceType& device) const;
   double parameters(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
   double expert_parameters(const Facts& facts, const Strategy& strategy) const;
+  bool has_measured_parameters(const Facts& facts) const;
+  double tied_elements(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
   void communicate(const Work& work, LayerTime& time) const;
   void synchronise(const Work& work, LayerTime& time) const;
+  LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work) const;
   double exposed(double compute, double communication) const;
   const DeviceType& slowest_device(const StageSite& site) const;

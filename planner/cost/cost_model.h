@@ -31,8 +31,16 @@ class CostModel {
   virtual bool prices(const Strategy& strategy) const = 0;
   virtual LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const = 0;
   // Bytes of a layer that stay through the stage's worst moment: states, and activations of every
-  // micro-batch in flight.
+  // micro-batch in flight with their slack.
   virtual Bytes resident(const LayerMemory& memory, const StageSite& site) const = 0;
+  // What an allocator reserves beyond `in_use` bytes that come and go.
+  virtual Bytes slack(Bytes in_use) const {
+    static_cast<void>(in_use);
+    return Bytes();
+  }
+  Bytes reserved_workspace(const LayerMemory& memory) const {
+    return memory.workspace + slack(memory.workspace);
+  }
   // Bytes of the stage that no layer owns: context, communicators.
   virtual Bytes stage_overhead(const StageSite& site) const = 0;
   // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to

@@ -58,7 +58,7 @@ Json breakdown_json(const StagePrediction& stage) {
   return {{"weights", parts.weights.value()},     {"gradients", parts.gradients.value()},
           {"optimizer", parts.optimizer.value()}, {"activations", parts.activations.value()},
           {"in_flight", stage.in_flight},         {"workspace", parts.workspace.value()},
-          {"overhead", parts.overhead.value()}};
+          {"slack", parts.slack.value()},         {"overhead", parts.overhead.value()}};
 }
 
 Json infeasible_json(const Infeasible& infeasible) {

@@ -119,7 +119,8 @@ MemoryParts memory_parts(const StagePrediction& stage) {
   const LayerMemory& memory = stage.memory;
   return {memory.weights,   memory.gradients,
           memory.optimizer, scaled(memory.activations, stage.in_flight),
-          memory.workspace, stage.overhead};
+          memory.workspace, stage.slack,
+          stage.overhead};
 }
 
 int fullest_stage(const Prediction& prediction) {

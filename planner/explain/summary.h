@@ -42,7 +42,7 @@ TimeBreakdown time_breakdown(const Plan& plan);
 struct MemoryParts {
   Bytes weights, gradients, optimizer;
   Bytes activations;  // of all micro-batches in flight
-  Bytes workspace, overhead;
+  Bytes workspace, slack, overhead;
 };
 MemoryParts memory_parts(const StagePrediction& stage);
 // The stage that needs most, and the first one that does not fit.

@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-constexpr std::size_t kOtherColumns = 82;  // of the table, without its bar
+constexpr std::size_t kOtherColumns = 89;  // of the table, without its bar
 constexpr std::size_t kMostRows = 24;      // more are elided in the middle: all of it fits a screen
 
 struct Part {
@@ -25,6 +25,7 @@ constexpr Part kParts[] = {
     {"optimizer", "optim", &MemoryParts::optimizer, "▒", Tone::green},
     {"activations", "activations", &MemoryParts::activations, "░", Tone::yellow},
     {"workspace", "work", &MemoryParts::workspace, "▚", Tone::magenta},
+    {"slack", "slack", &MemoryParts::slack, "·", Tone::faint},
     {"overhead", "overhead", &MemoryParts::overhead, "╱", Tone::gray},
 };
 
@@ -123,7 +124,7 @@ std::string memory_section(const std::vector<MemoryRow>& rows, CostKind cost,
                            const RenderOptions& options) {
   const Scale scale = scale_for(rows);
   Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
-               Align::right, Align::right, Align::right});
+               Align::right, Align::right, Align::right, Align::right});
   std::vector<std::string> titles = {"stage", "", "peak / budget"};
   for (const Part& part : kParts) titles.emplace_back(part.title);
   for (std::string& title : titles) title = paint(title, Tone::faint, options);

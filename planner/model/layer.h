@@ -121,11 +121,12 @@ constexpr std::int64_t bytes_of(Precision precision) {
   return precision == Precision::fp32 ? 4 : 2;
 }
 
-// How many ways a layer's tensors are cut. Degrees of 1 give the whole layer.
+// How the devices that share a sample cut what it keeps. Degrees of 1 give the whole layer.
 struct Split {
-  std::int64_t tensor = 1;    // heads, feed-forward columns and vocabulary rows
-  std::int64_t sequence = 1;  // tokens (context parallelism, sequence parallelism)
-  std::int64_t experts = 1;
+  std::int64_t context = 1;  // tokens, all through the layer
+  std::int64_t tensor = 1;   // attention's heads, and the tokens between layers
+  bool matrices = true;      // whether `tensor` cuts the matrices too: each device then sees the
+                             // tokens of all (Megatron), otherwise its own alone (Ulysses)
 };
 
 std::int64_t parameters(const LayerShape& layer);
@@ -151,9 +152,10 @@ LayerFlops recompute_flops(const LayerShape& layer, Recompute recompute);
 // one sample.
 Bytes forward_traffic(const LayerShape& layer, Precision precision);
 
-// Bytes one sample keeps from forward to backward, over all devices that share it (they cut it
-// evenly by tensor × sequence). Byte for byte what the runtime's operators save.
-Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision);
+// Bytes one sample keeps from forward to backward on the fullest of the devices that share it. Byte
+// for byte what the runtime's operators save, given that each expert gets as many tokens.
+Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
+                  const Split& split = {});
 // Short-lived bytes of one sample at the layer's worst moment, on top of what is saved: the
 // re-materialised activations under recomputation, the logits of a head.
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);

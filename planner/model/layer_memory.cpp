@@ -10,7 +10,24 @@ namespace braid {
 namespace {
 
 constexpr std::int64_t kFp32 = 4;
-constexpr std::int64_t kTokenId = 8;  // int64
+constexpr std::int64_t kIndex = 8;  // int64: a token's id, a chosen expert
+
+std::int64_t per_rank(std::int64_t whole, std::int64_t ranks) {
+  return (whole + ranks - 1) / ranks;
+}
+
+// What one device holds of a sample's tokens.
+struct Tokens {
+  std::int64_t narrow;  // between layers
+  std::int64_t wide;    // inside attention
+  std::int64_t inner;   // that its matrices see
+};
+
+Tokens tokens_of(std::int64_t tokens, const Split& split) {
+  const std::int64_t narrow = per_rank(tokens, split.context * split.tensor);
+  const std::int64_t wide = per_rank(tokens, split.context);
+  return {narrow, wide, split.matrices ? wide : narrow};
+}
 
 // One token's statistics that a norm keeps, in fp32: 1/rms, or mean and 1/sigma.
 std::int64_t statistics(NormKind norm) { return norm == NormKind::rms_norm ? kFp32 : 2 * kFp32; }
@@ -37,38 +54,47 @@ struct BlockBytes {
   std::int64_t total() const { return input + cheap + remaining; }
 };
 
-BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes) {
-  const std::int64_t tokens = layer.tokens;
+BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split& split) {
+  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
   const std::int64_t h = layer.hidden;
-  const std::int64_t q = layer.heads * layer.head_dim;
-  const std::int64_t kv = layer.kv_heads * layer.head_dim;
-  const std::int64_t norm = h * bytes + statistics(layer.norm);   // its output and statistics
-  const std::int64_t attended = q * bytes + layer.heads * kFp32;  // output and log-sum-exp
+  const std::int64_t heads = per_rank(layer.heads, split.tensor);
+  // Fewer key-value heads than devices: each holds one, which is the same formula.
+  const std::int64_t kv_heads = per_rank(layer.kv_heads, split.tensor);
+  const std::int64_t q = heads * layer.head_dim;
+  const std::int64_t kv = kv_heads * layer.head_dim;
+  const std::int64_t norm = h * bytes + statistics(layer.norm);  // its output and statistics
+  const std::int64_t attended = q * bytes + heads * kFp32;       // output and log-sum-exp
   BlockBytes kept;
-  kept.input = tokens * h * bytes;
+  kept.input = narrow * h * bytes;
   int sublayers = 0;
   if (layer.attention != AttentionKind::none) {
     ++sublayers;
-    kept.remaining += tokens * (norm + (q + 2 * kv) * bytes);
-    kept.cheap += tokens * attended;
+    kept.remaining += narrow * norm + wide * (q + 2 * kv) * bytes;
+    kept.cheap += wide * attended;
     if (layer.qk_norm)  // q and k ahead of their norm, and a 1/rms for each head
-      kept.remaining += tokens * ((q + kv) * bytes + (layer.heads + layer.kv_heads) * kFp32);
+      kept.remaining += wide * ((q + kv) * bytes + (heads + kv_heads) * kFp32);
   }
   if (layer.cross_tokens > 0) {
     ++sublayers;
-    kept.remaining += tokens * (norm + q * bytes) + layer.cross_tokens * 2 * kv * bytes;
-    kept.cheap += tokens * attended;
+    kept.remaining += narrow * norm + wide * q * bytes;
+    kept.remaining += per_rank(layer.cross_tokens, split.context) * 2 * kv * bytes;
+    kept.cheap += wide * attended;
   }
   if (layer.ffn > 0) {
     ++sublayers;
-    kept.remaining += tokens * (norm + pre_activations(layer) * active_ffn(layer) * bytes);
-    kept.cheap += tokens * active_ffn(layer) * bytes;
-    // A mixture keeps its permuted inputs, its experts' outputs and the router's probabilities.
+    const std::int64_t ways = split.matrices ? split.tensor : 1;
+    const std::int64_t columns =
+        copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
+    kept.remaining += narrow * norm + inner * pre_activations(layer) * columns * bytes;
+    kept.cheap += inner * columns * bytes;
+    // A mixture keeps its permuted inputs, its experts' outputs, the router's probabilities and
+    // which experts it chose.
     if (layer.experts > 0)
-      kept.remaining += tokens * (2 * copies(layer) * h * bytes + layer.experts * kFp32);
+      kept.remaining +=
+          narrow * (2 * copies(layer) * h * bytes + layer.experts * kFp32 + copies(layer) * kIndex);
   }
   // Between two sub-layers lies a residual; x is the first one's, the output the next block's x.
-  kept.remaining += tokens * std::max(0, sublayers - 1) * h * bytes;
+  kept.remaining += narrow * std::max(0, sublayers - 1) * h * bytes;
   return kept;
 }
 
@@ -82,25 +108,31 @@ std::int64_t gradient_pair(const LayerShape& layer, std::int64_t bytes) {
 
 std::int64_t predictions(const LayerShape& layer) { return layer.pooled ? 1 : layer.tokens; }
 
-std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes) {
+// A device that holds some rows of the table looks up the ids of all tokens that it can see.
+std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes, const Split& split) {
   const std::int64_t norm = layer.hidden * bytes + statistics(layer.norm);
-  std::int64_t per_token = kTokenId;
+  std::int64_t per_token = kIndex;
   if (layer.patch_inputs > 0) per_token = layer.patch_inputs * bytes;
   const std::int64_t inputs = layer.tokens - (layer.class_token ? 1 : 0);
-  std::int64_t total = inputs * per_token;
-  if (layer.embedding_norm) total += layer.tokens * norm;  // its input and statistics
-  if (layer.final_norm) total += layer.tokens * norm;
+  const std::int64_t narrow = tokens_of(layer.tokens, split).narrow;
+  std::int64_t total = tokens_of(inputs, split).inner * per_token;
+  if (layer.embedding_norm) total += narrow * norm;  // its input and statistics
+  if (layer.final_norm) total += narrow * norm;
   return total;
 }
 
-std::int64_t head_saved(const LayerShape& layer, std::int64_t bytes) {
+// Without a norm only the gradient of the input is left: the loss has been taken back through the
+// matrix at once.
+std::int64_t head_saved(const LayerShape& layer, std::int64_t bytes, const Split& split) {
   const std::int64_t x = layer.hidden * bytes;
-  std::int64_t total = layer.tokens * x;
-  if (layer.final_norm) total += layer.tokens * (x + statistics(layer.norm));
+  const std::int64_t narrow = tokens_of(layer.tokens, split).narrow;
+  std::int64_t total = narrow * x;
+  if (layer.final_norm) total += narrow * (x + statistics(layer.norm));
   if (layer.pooled) total += x;  // the pooled input of the classifier
   // Dense output, activation and norm output of BERT's transform.
   if (layer.head_dense > 0)
-    total += predictions(layer) * (3 * layer.head_dense * bytes + statistics(layer.norm));
+    total += tokens_of(predictions(layer), split).narrow *
+             (3 * layer.head_dense * bytes + statistics(layer.norm));
   return total;
 }
 
@@ -167,22 +199,23 @@ Bytes forward_traffic(const LayerShape& layer, Precision precision) {
   internal_failure("unknown layer kind", std::source_location::current());
 }
 
-Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision) {
+Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
+                  const Split& split) {
   const std::int64_t bytes = bytes_of(precision);
   switch (layer.kind) {
     case LayerKind::embedding:
-      return Bytes(embedding_saved(layer, bytes));
+      return Bytes(embedding_saved(layer, bytes, split));
     case LayerKind::head:
-      return Bytes(head_saved(layer, bytes));
+      return Bytes(head_saved(layer, bytes, split));
     case LayerKind::merge: {
-      const std::int64_t input = layer.tokens * layer.hidden * bytes;
+      const std::int64_t input = tokens_of(layer.tokens, split).narrow * layer.hidden * bytes;
       if (recompute == Recompute::full) return Bytes(input);
-      return Bytes(2 * input + layer.tokens / 4 * statistics(layer.norm));
+      return Bytes(2 * input + tokens_of(layer.tokens / 4, split).narrow * statistics(layer.norm));
     }
     case LayerKind::block:
       break;
   }
-  const BlockBytes kept = block_bytes(layer, bytes);
+  const BlockBytes kept = block_bytes(layer, bytes, split);
   switch (recompute) {
     case Recompute::none:
       return Bytes(kept.total());

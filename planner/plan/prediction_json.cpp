@@ -44,6 +44,7 @@ Json write_stage(const StagePrediction& stage) {
   json["redistribute"] = write(stage.redistribute);
   json["memory"] = write_fields(stage.memory, kMemoryFields);
   json["in_flight"] = write(stage.in_flight);
+  json["slack"] = write(stage.slack);
   json["overhead"] = write(stage.overhead);
   json["peak"] = write(stage.peak);
   json["budget"] = write(stage.budget);
@@ -58,6 +59,7 @@ StagePrediction read_stage(const JsonValue& value) {
   read(object.at("redistribute"), stage.redistribute);
   read_fields(object.object("memory"), kMemoryFields, stage.memory);
   read(object.at("in_flight"), stage.in_flight);
+  read(object.at("slack"), stage.slack);
   read(object.at("overhead"), stage.overhead);
   read(object.at("peak"), stage.peak);
   read(object.at("budget"), stage.budget);

@@ -153,12 +153,13 @@ class ProblemBuilder {
       const auto value = [&](const TimeWeights& w) {
         return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(), t.update);
       };
-      result.options.push_back({.ramp = value(weights.ramp),
-                                .load = value(weights.load),
-                                .memory = context_.cost.resident(p.cost.memory, where).value(),
-                                .workspace = p.cost.memory.workspace.value(),
-                                .layout = layout,
-                                .strategy = p.strategy});
+      result.options.push_back(
+          {.ramp = value(weights.ramp),
+           .load = value(weights.load),
+           .memory = context_.cost.resident(p.cost.memory, where).value(),
+           .workspace = context_.cost.reserved_workspace(p.cost.memory).value(),
+           .layout = layout,
+           .strategy = p.strategy});
     }
     drop_dominated(result);
     return result;

@@ -135,7 +135,8 @@ class GalvatronExplorer {
       std::vector<int> choice;
       const auto reserve = [&](int type, std::vector<LayerMenu>& place) {
         const LayerMemory memory = context_.cost.layer(type, outside, site).memory;
-        budget -= (context_.cost.resident(memory, site) + memory.workspace).value();
+        budget -= (context_.cost.resident(memory, site) + context_.cost.reserved_workspace(memory))
+                      .value();
         place.push_back({{LayerOption{.strategy = strategy}}});
       };
       if (site.first()) reserve(context_.model.layers.front(), menus.before);

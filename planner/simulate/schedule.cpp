@@ -172,4 +172,14 @@ double peak_in_flight(const OpList& list, int chunks) {
   return static_cast<double>(peak) / chunks;
 }
 
+Bytes peak_saved(const OpList& list, std::span<const Bytes> per_chunk) {
+  Bytes held, peak;
+  for (const Op& op : list) {
+    const Bytes one = per_chunk[static_cast<std::size_t>(op.chunk)];
+    if (op.kind == OpKind::forward) peak = std::max(peak, held += one);
+    if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight) held -= one;
+  }
+  return peak;
+}
+
 }  // namespace braid

@@ -3,9 +3,11 @@
 // the list on a clock and the runtime plays the same list on tensors.
 
 #include <compare>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "planner/core/units.h"
 #include "planner/strategy/pipeline.h"
 
 namespace braid {
@@ -66,5 +68,8 @@ constexpr bool sends_gradient(const PipelineShape& shape, int stage, int chunk) 
 // The most micro-batches of the whole stage whose activations live at once: a forward allocates
 // one `chunks`-th, the backward that no longer needs it (the weight's, where it is split) frees it.
 double peak_in_flight(const OpList& list, int chunks);
+// The same in bytes, where a micro-batch keeps `per_chunk` bytes in each chunk: uneven chunks hold
+// more or less than their share.
+Bytes peak_saved(const OpList& list, std::span<const Bytes> per_chunk);
 
 }  // namespace braid

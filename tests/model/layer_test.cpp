@@ -202,8 +202,9 @@ constexpr MemoryCase kSavedCases[] = {
     {"head norms keep q and k ahead of them", kHeadNorms, 928 + 4 * 48, 672 + 4 * 48, 64},
     // norm 8, q 8, output 8, residual 8 = 64 bytes, 16 + 4 in fp32; k and v of 3 tokens 48 bytes.
     {"cross-attention", kCross, 928 + 4 * 84 + 48, 672 + 4 * 52 + 48, 64},
-    // Permuted 16, pre-activations 64, activation 32, outputs 16 elements; 4 probabilities.
-    {"a mixture keeps each copy", kMixture, 4 * (368 + 16 + 8 + 16), 4 * (288 + 8 + 16), 64},
+    // Permuted 16, pre-activations 64, activation 32, outputs 16 elements; 4 probabilities, 2
+    // choices of 8 bytes.
+    {"a mixture keeps each copy", kMixture, 4 * (368 + 16 + 8 + 32), 4 * (288 + 8 + 32), 64},
     {"an embedding keeps ids", kEmbedding, 32, 32, 32},
     {"its norm keeps input and statistics", kNormed, 32 + 4 * 24, 128, 128},
     {"patches are kept as numbers", kPatches, 4 * 24, 96, 96},
@@ -227,9 +228,37 @@ TEST(SavedBytes, DoubleInFp32ButForStatistics) {
   EXPECT_EQ(saved_bytes(kGated, Recompute::full, Precision::fp32).value(), 4 * 32);
 }
 
+// Two devices of either kind of tensor parallelism, and a ring of two.
+TEST(SavedBytes, OfADeviceAreItsShare) {
+  const auto saved = [](const LayerShape& layer, const Split& split) {
+    return saved_bytes(layer, Recompute::none, Precision::bf16, split).value();
+  };
+  constexpr Split kMegatron{.tensor = 2}, kRing{.context = 2};
+  constexpr Split kUlysses{.tensor = 2, .matrices = false};
+  for (const LayerShape& layer : {kGated, kBiased, kMixture, kHead}) {
+    EXPECT_EQ(saved(layer, kMegatron), saved(layer, {}) / 2);
+    EXPECT_EQ(saved(layer, kUlysses), saved(layer, {}) / 2);
+    EXPECT_EQ(saved(layer, kRing), saved(layer, {}) / 2);
+  }
+  EXPECT_EQ(saved(kEmbedding, kMegatron), 32) << "rows of the table are asked for every token";
+  EXPECT_EQ(saved(kEmbedding, kUlysses), 16);
+  EXPECT_EQ(saved(kEmbedding, {.context = 2, .tensor = 2}), 16);
+}
+
+TEST(SavedBytes, OfAKeyValueHeadAreWithEveryDeviceThatUsesIt) {
+  LayerShape one_kv = kGated;
+  one_kv.kv_heads = 1;
+  const auto saved = [&](const Split& split) {
+    return saved_bytes(one_kv, Recompute::none, Precision::bf16, split).value();
+  };
+  // Four tokens' keys and values of one head, which halves of a whole would count half.
+  const std::int64_t shared = 4 * 2 * one_kv.head_dim * 2;
+  EXPECT_EQ(saved({.tensor = 2}), (saved({}) - shared) / 2 + shared);
+}
+
 constexpr MemoryCase kTransientCases[] = {
     {"recomputation brings back what was dropped", kGated, 384, 384 + 928 - 672, 384 + 928 - 64},
-    {"gradients of every copy of a mixture", kMixture, 768, 768 + 1632 - 1248, 768 + 1632 - 64},
+    {"gradients of every copy of a mixture", kMixture, 768, 768 + 1696 - 1312, 768 + 1696 - 64},
     {"a plain embedding has none", kEmbedding, 0, 0, 0},
     {"logits in bf16 and their softmax in fp32", kHead, 4 * 10 * 6, 240, 240},
     {"a classifier's are small", kClassifier, 60, 60, 60},

@@ -118,7 +118,7 @@ TEST(PlanJson, KnowsEveryTermOfAPrediction) {
   EXPECT_EQ(kStageTimeFields.size() * 8, sizeof(StageTimes));
   EXPECT_EQ(kTimeTermFields.size() * 8, sizeof(LayerTime));
   EXPECT_EQ(kMemoryFields.size() * 8, sizeof(LayerMemory));
-  constexpr std::size_t kOwn = 5;  // redistribute, in_flight, overhead, peak, budget
+  constexpr std::size_t kOwn = 6;  // redistribute, in_flight, slack, overhead, peak, budget
   EXPECT_EQ(sizeof(StageTimes) + sizeof(LayerTime) + sizeof(LayerMemory) + kOwn * 8,
             sizeof(StagePrediction));
 }

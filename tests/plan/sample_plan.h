@@ -51,6 +51,7 @@ inline StagePrediction awkward_prediction() {
   stage.memory.weights = Bytes(9'007'199'254'740'993);  // a double cannot hold it
   stage.memory.workspace = Bytes(1);
   stage.in_flight = 3.5;
+  stage.slack = Bytes(7);
   stage.overhead = Bytes(std::int64_t{1} << 30);
   stage.peak = Bytes(std::int64_t{70} << 30);
   stage.budget = Bytes(std::numeric_limits<std::int64_t>::max());

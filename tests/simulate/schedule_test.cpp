@@ -104,6 +104,26 @@ TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOfOneFOneB) {
   }
 }
 
+TEST(Schedule, UnevenChunksPeakWhereTheLargeOnesMeet) {
+  // Stage 0 runs F0 F1 F0' F1' F2 B0' F3 B1' …
+  const OpList list = make_schedule({ScheduleKind::interleaved, 2, 4, 2})[0];
+  const std::vector<Bytes> second_larger = {Bytes(1), Bytes(10)};
+  EXPECT_EQ(peak_saved(list, second_larger), Bytes(23)) << "at F2: three and two";
+  const std::vector<Bytes> first_larger = {Bytes(10), Bytes(1)};
+  EXPECT_EQ(peak_saved(list, first_larger), Bytes(41)) << "at F3: four and one";
+}
+
+TEST(Schedule, EvenChunksPeakAtTheirNumberInFlight) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                                  ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
+    const int chunks = kind == ScheduleKind::interleaved ? 2 : 1;
+    const std::vector<Bytes> even(static_cast<std::size_t>(chunks), Bytes(6));
+    for (const OpList& list : make_schedule({kind, 4, 8, chunks}))
+      EXPECT_EQ(peak_saved(list, even), scaled(chunks * Bytes(6), peak_in_flight(list, chunks)))
+          << name_of(kind);
+  }
+}
+
 TEST(VerifySchedule, AcceptsEverythingThatIsMade) {
   for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                   ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
