@@ -25,7 +25,7 @@ constexpr Part kParts[] = {
     {"optimizer", "optim", &MemoryParts::optimizer, "▒", Tone::green},
     {"activations", "activations", &MemoryParts::activations, "░", Tone::yellow},
     {"workspace", "work", &MemoryParts::workspace, "▚", Tone::magenta},
-    {"slack", "slack", &MemoryParts::slack, "·", Tone::faint},
+    {"slack", "slack", &MemoryParts::slack, "╲", Tone::faint},
     {"overhead", "overhead", &MemoryParts::overhead, "╱", Tone::gray},
 };
 
