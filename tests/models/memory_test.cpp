@@ -25,9 +25,10 @@ struct Held {
   bool operator==(const Held&) const = default;
 };
 
-void PrintTo(const Held& held, std::ostream* out) {
-  *out << held.weights.value() << " of weights, " << held.gradients.value() << " of gradients, "
-       << held.optimizer.value() << " of states, " << held.saved.value() << " saved";
+std::ostream& operator<<(std::ostream& out, const Held& held) {
+  return out << held.weights.value() << " of weights, " << held.gradients.value()
+             << " of gradients, " << held.optimizer.value() << " of states, " << held.saved.value()
+             << " saved";
 }
 
 // What the rank holds after a step.
