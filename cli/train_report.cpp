@@ -45,7 +45,7 @@ Row row_of(const Plan& plan, const HeldMemory& held, std::size_t stage) {
   row.held.push_back(held.total());
   row.planned.push_back(planned_total);
   row.allocated = held.allocated;
-  if (held.allocated) row.planned_peak = prediction.peak;
+  if (held.allocated) row.planned_peak = prediction.allocated();
   return row;
 }
 
@@ -114,7 +114,7 @@ Json memory_json(const Plan& plan, const std::vector<HeldMemory>& stages) {
       const MemoryParts parts = memory_parts(plan.prediction.stages[stage]);
       for (const Term& term : kTerms)
         one["planned_bytes"][term.name] = (parts.*term.planned).value();
-      one["planned_bytes"]["peak"] = plan.prediction.stages[stage].peak.value();
+      one["planned_bytes"]["allocator"] = plan.prediction.stages[stage].allocated().value();
     }
     list.push_back(std::move(one));
   }

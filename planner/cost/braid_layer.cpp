@@ -216,15 +216,21 @@ LayerMemory BraidModel::memory(const Work& w) const {
   }
 
   // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way.
-  // Gradients that are scattered at once exist whole for one layer. Measured peaks have all of it
-  // already.
+  // Gradients that are scattered at once exist whole for two: one being made, one on its way.
+  // Measured peaks have all of it already.
   double workspace = transient * w.samples;
   if (profile_ == nullptr || !profile_->only_stage) {
     const double mine = w.dense + w.experts;
     if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
-    if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += gradient * mine;
+    if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += 2 * gradient * mine;
+    // Input and output gathered over the tensor group.
     if (s.tensor_split() > 1)
-      workspace += w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
+      workspace +=
+          2 * w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
+    // A weight gradient of bf16 factors is made in fp32 ahead of being added.
+    if (settings_.precision != settings_.gradient_precision)
+      workspace +=
+          gradient * static_cast<double>(largest_matrix_per_rank(f.shape, s.tensor_split()));
   }
   LayerMemory memory = states(w);
   memory.activations = whole_bytes(saved * w.samples);

@@ -148,6 +148,25 @@ std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
   internal_failure("unknown layer kind", std::source_location::current());
 }
 
+std::int64_t largest_matrix_per_rank(const LayerShape& layer, std::int64_t tensor) {
+  switch (layer.kind) {
+    case LayerKind::embedding:
+      return layer.patch_inputs * layer.hidden;
+    case LayerKind::block: {
+      const std::int64_t heads =
+          per_rank(layer.heads, tensor) + 2 * per_rank(layer.kv_heads, tensor);
+      const std::int64_t inputs = ffn_matrices(layer.activation) - 1;  // all but the last
+      return layer.hidden * std::max(heads * layer.head_dim, inputs * per_rank(layer.ffn, tensor));
+    }
+    case LayerKind::merge:
+      return 4 * layer.hidden * per_rank(layer.merge_outputs, tensor);
+    case LayerKind::head:
+      return per_rank(layer.vocab, tensor) *
+             (layer.head_dense > 0 ? layer.head_dense : layer.hidden);
+  }
+  internal_failure("unknown layer kind", std::source_location::current());
+}
+
 std::int64_t parameters(const LayerShape& layer) { return parameters_per_rank(layer, 1, 1); }
 
 LayerFlops forward_flops(const LayerShape& layer) {

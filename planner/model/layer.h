@@ -137,6 +137,9 @@ std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
 std::int64_t expert_parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
                                         std::int64_t experts);
 
+// Elements of the largest matrix whose gradient one product makes (q, k and v are one).
+std::int64_t largest_matrix_per_rank(const LayerShape& layer, std::int64_t tensor);
+
 // FLOPs of one sample. Multiplications and additions count one each; causal attention counts the
 // half of the score matrix that is used.
 struct LayerFlops {

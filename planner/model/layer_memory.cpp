@@ -98,11 +98,14 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   return kept;
 }
 
-// Gradients that live together: of the pre-activations and the activation, or of q, k, v and the
-// attention output.
-std::int64_t gradient_pair(const LayerShape& layer, std::int64_t bytes) {
-  const std::int64_t ffn = (pre_activations(layer) + 1) * active_ffn(layer);
-  const std::int64_t attention = (2 * layer.heads + 2 * layer.kv_heads) * layer.head_dim;
+// Gradients that live together at a sub-layer's worst moment: of its activation, of what the
+// activation was made of, and of the sub-layer's input and output; or of attention's output, of q,
+// k and v by themselves and side by side, and of input and output.
+std::int64_t live_gradients(const LayerShape& layer, std::int64_t bytes) {
+  const std::int64_t ffn =
+      (pre_activations(layer) + 1) * active_ffn(layer) + 2 * copies(layer) * layer.hidden;
+  const std::int64_t attention =
+      (3 * layer.heads + 4 * layer.kv_heads) * layer.head_dim + 2 * layer.hidden;
   return layer.tokens * std::max(ffn, attention) * bytes;
 }
 
@@ -170,12 +173,9 @@ std::int64_t embedding_traffic(const LayerShape& layer, std::int64_t bytes) {
   return layer.tokens * rows * layer.hidden * bytes;
 }
 
-std::int64_t logits_bytes(const LayerShape& layer, std::int64_t bytes) {
-  return predictions(layer) * layer.vocab * (bytes + kFp32);
-}
-
 std::int64_t head_traffic(const LayerShape& layer, std::int64_t bytes) {
-  std::int64_t total = logits_bytes(layer, bytes);  // logits read, fp32 softmax written
+  // Logits read, fp32 softmax written.
+  std::int64_t total = predictions(layer) * layer.vocab * (bytes + kFp32);
   if (layer.final_norm) total += layer.tokens * 2 * layer.hidden * bytes;
   if (layer.pooled) total += (layer.tokens + 1) * layer.hidden * bytes;
   if (layer.head_dense > 0) total += predictions(layer) * (2 + 2) * layer.head_dense * bytes;
@@ -237,11 +237,11 @@ Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision pr
     case LayerKind::embedding:  // the gradient of a norm's input; table gradients are not transient
       return Bytes(layer.embedding_norm || layer.final_norm ? width : 0);
     case LayerKind::block:
-      return rematerialised + Bytes(gradient_pair(layer, bytes));
+      return rematerialised + Bytes(live_gradients(layer, bytes));
     case LayerKind::merge:  // gradients of the norm's input and output
       return rematerialised + Bytes(2 * width);
-    case LayerKind::head:  // logits in the compute precision, and their fp32 softmax or gradient
-      return Bytes(logits_bytes(layer, bytes));
+    case LayerKind::head:  // logits, which their gradient overwrites
+      return Bytes(predictions(layer) * layer.vocab * bytes);
   }
   internal_failure("unknown layer kind", std::source_location::current());
 }

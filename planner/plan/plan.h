@@ -44,6 +44,9 @@ struct StagePrediction {
   Bytes overhead;           // context and communicators
   Bytes peak;               // what must fit
   Bytes budget;             // into what
+
+  // What the device's allocator has handed out at the worst moment.
+  Bytes allocated() const { return peak - overhead - slack; }
 };
 
 struct Prediction {

@@ -1,5 +1,7 @@
 #include "runtime/models/embedding.h"
 
+#include <ATen/TensorIndexing.h>
+
 #include "runtime/ops/embedding.h"
 #include "runtime/ops/random.h"
 #include "runtime/parallel/tensor_split.h"
@@ -33,8 +35,7 @@ at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved)
   at::Tensor x = parallel::scatter_sum(rows, site());
   if (s.positions > 0) {
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(x.device());
-    x = x.add(
-        parameters().weight(positions_).index_select(0, at.add(s.position_offset)).unsqueeze(1));
+    x = x.add(parameters().weight(positions_).index({at.add(s.position_offset)}).unsqueeze(1));
   }
   return dropout_(x, feed);
 }

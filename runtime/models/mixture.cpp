@@ -1,5 +1,6 @@
 #include "runtime/models/mixture.h"
 
+#include <ATen/TensorIndexing.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
@@ -104,8 +105,7 @@ at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed, Par
   const Order order = order_of(routed.chosen);
   const ExpertDispatch dispatch(counts_of(routed.chosen, s.experts), site_);
 
-  const at::Tensor arrived =
-      dispatch.to_experts(rows.index_select(0, order.sorted.floor_divide(each)));
+  const at::Tensor arrived = dispatch.to_experts(rows.index({order.sorted.div(each, "floor")}));
   const at::Tensor inputs_all = dispatch.gather(arrived);
   const std::vector<std::int64_t> counts = dispatch.rows_per_expert();
   const std::int64_t width = s.ffn / site_.tensor_split();
@@ -122,7 +122,7 @@ at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed, Par
         .copy_(ops::linear(activated.narrow(0, begin, n), parameters.weight(down_[e])));
   });
   const at::Tensor outputs = dispatch.from_experts(dispatch.scatter_sum(outputs_all))
-                                 .index_select(0, order.inverse)
+                                 .index({order.inverse})
                                  .view({rows.size(0), each, s.hidden});
   saved.keep(slot(Slot::x), x);
   saved.keep(slot(Slot::normed), normed.y);
@@ -159,7 +159,7 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
   const at::Tensor weights =
       ops::routed_weights(probabilities, chosen).to(dy.scalar_type()).unsqueeze(2);
   const at::Tensor doutputs = dispatch.gather(
-      dispatch.to_experts(drows.mul(weights).view({-1, s.hidden}).index_select(0, order.sorted)));
+      dispatch.to_experts(drows.mul(weights).view({-1, s.hidden}).index({order.sorted})));
 
   at::Tensor dactivated = at::empty(activated.sizes(), activated.options());
   for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
@@ -185,7 +185,7 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
     });
   });
   at::Tensor dnormed = dispatch.from_experts(dispatch.scatter_sum(dinputs))
-                           .index_select(0, order.inverse)
+                           .index({order.inverse})
                            .view({-1, each, s.hidden})
                            .sum(1);
   const at::Tensor dlogits =

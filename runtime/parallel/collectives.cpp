@@ -1,6 +1,7 @@
 #include "runtime/parallel/collectives.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 #include <fmt/core.h>
 
 #include <numeric>
@@ -84,8 +85,7 @@ at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view 
   if (group.size() == 1) return x;
   const at::Tensor in = x.contiguous();
   const auto ranks = static_cast<std::size_t>(group.size());
-  const std::int64_t row =
-      in.size(0) == 0 ? in.sizes().slice(1).empty() ? 1 : in[0].numel() : in.numel() / in.size(0);
+  const std::int64_t row = c10::multiply_integers(in.sizes().slice(1));
   const auto elements = [&](std::span<const std::int64_t> rows) {
     std::vector<std::int64_t> counts(ranks, in.size(0) / group.size() * row);
     for (std::size_t i = 0; i < rows.size(); ++i) counts[i] = rows[i] * row;

@@ -69,13 +69,13 @@ const at::Tensor& FlatBuffer::gradients() const {
 
 void FlatBuffer::end_gradients() {
   if (!shards_gradients()) return;
-  finish_scatter();
+  settle_gradients();
   scattering_ = start_reduce_scatter(whole_gradients_, *replicas_, "scatter " + name_);
   whole_gradients_.reset();
 }
 
-void FlatBuffer::finish_scatter() {
-  if (scattering_.valid()) gradients_.add_(scattering_.wait());
+void FlatBuffer::settle_gradients() {
+  if (shards_gradients() && scattering_.valid()) gradients_.add_(scattering_.wait());
 }
 
 void FlatBuffer::start_reduction() {
@@ -96,7 +96,7 @@ void FlatBuffer::reduce_gradients() {
   if (zero_ == Zero::optimizer) {
     gradients_.narrow(0, owned_begin_, share_).copy_(scattering_.wait());
   } else {
-    finish_scatter();
+    settle_gradients();
   }
   // Sharing ranks own the same elements, so each sums what it owns.
   for (const ElementRun& run : owned_)

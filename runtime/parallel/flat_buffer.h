@@ -47,6 +47,8 @@ class FlatBuffer {
   void begin_gradients();
   const at::Tensor& gradients() const;
   void end_gradients();
+  // Waits for what end_gradients() scatters, and frees it.
+  void settle_gradients();
 
   // After the last micro-batch: begins to sum the gradients over the replicas, beside what is
   // computed next.
@@ -83,7 +85,6 @@ class FlatBuffer {
   bool shards_weights() const { return zero_ == Zero::parameters; }
   bool shards_gradients() const { return zero_ == Zero::gradients || shards_weights(); }
   bool shards_states() const { return zero_ != Zero::none; }
-  void finish_scatter();
 
   std::string name_;
   std::vector<ElementRun> runs_, owned_;

@@ -41,6 +41,20 @@ std::int64_t Saved::bytes() const {
   return total;
 }
 
+WeightWork WeightWork::at_once() {
+  WeightWork work;
+  work.waits_ = false;
+  return work;
+}
+
+void WeightWork::later(std::function<void()> work) {
+  if (waits_) {
+    work_.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
 void WeightWork::run() {
   for (const std::function<void()>& work : std::exchange(work_, {})) work();
 }

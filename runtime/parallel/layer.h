@@ -31,14 +31,17 @@ class Saved {
   std::vector<at::Tensor> slots_;
 };
 
-// Weight gradients that wait for their turn.
+// Weight gradients, made when they come or at their turn.
 class WeightWork {
  public:
-  void later(std::function<void()> work) { work_.push_back(std::move(work)); }
-  void run();  // in the order of adding; then it is empty
-  bool empty() const { return work_.empty(); }
+  // Work that comes is done at once, and what it holds is free again.
+  static WeightWork at_once();
+
+  void later(std::function<void()> work);
+  void run();  // what waits, in the order of adding; then it is empty
 
  private:
+  bool waits_ = true;
   std::vector<std::function<void()>> work_;
 };
 

@@ -183,6 +183,9 @@ void Parameters::release_weights() {
 void Parameters::begin_gradients() {
   for (FlatBuffer* buffer : buffers()) buffer->begin_gradients();
 }
+void Parameters::settle_gradients() {
+  for (FlatBuffer* buffer : buffers()) buffer->settle_gradients();
+}
 void Parameters::end_gradients() {
   for (FlatBuffer* buffer : buffers()) buffer->end_gradients();
 }

@@ -74,6 +74,7 @@ class Parameters {
   void release_weights();
   void begin_gradients();
   void end_gradients();
+  void settle_gradients();
 
   // Sets every parameter to what `values` gives for it: this rank's slice, without padding.
   void fill(const std::function<at::Tensor(Id)>& values);

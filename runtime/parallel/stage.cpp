@@ -115,18 +115,20 @@ void Stage::forward(int chunk, int micro_batch) {
   if (x.defined()) activations_[onward] = std::move(x);
 }
 
-void Stage::run_weight_work(const Chunk& chunk, Layer& layer, WeightWork& work) {
-  layer.parameters().begin_gradients();
-  work.run();
+void Stage::finish_gradients(const Chunk& chunk, std::size_t step) {
+  Layer& layer = *chunk.steps[step].layer;
   layer.parameters().end_gradients();
+  if (step + 1 < chunk.steps.size()) chunk.steps[step + 1].layer->parameters().settle_gradients();
+  if (step == 0) layer.parameters().settle_gradients();
   const bool last = chunk.landed + 1 == shape_.micro_batches;
   if (!last || layer.shares_gradients) return;
   for (FlatBuffer* buffer : layer.parameters().buffers()) buffer->start_reduction();
 }
 
-void Stage::run_backward(int chunk, int micro_batch, bool weights_too) {
-  const Key key{chunk, micro_batch};
-  std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
+void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
+  const Key key{chunk_index, micro_batch};
+  Chunk& chunk = chunks_[static_cast<std::size_t>(chunk_index)];
+  std::vector<Step>& steps = chunk.steps;
   Flight& flight = flights_.at(key);
   at::Tensor gradient = std::move(gradients_[key]);
   gradients_.erase(key);
@@ -134,16 +136,20 @@ void Stage::run_backward(int chunk, int micro_batch, bool weights_too) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
     if (i > 0) steps[i - 1].layer->parameters().start_weights();
-    gradient = layer.backward(gradient, hooks_.feed(layer, micro_batch, Pass::backward),
-                              flight.saved[i], flight.work[i]);
-    layer.parameters().release_weights();
+    const Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
     if (weights_too) {
-      run_weight_work(chunks_[static_cast<std::size_t>(chunk)], layer, flight.work[i]);
+      layer.parameters().begin_gradients();
+      WeightWork work = WeightWork::at_once();
+      gradient = layer.backward(gradient, feed, flight.saved[i], work);
+      finish_gradients(chunk, i);
       flight.saved[i] = {};
+    } else {
+      gradient = layer.backward(gradient, feed, flight.saved[i], flight.work[i]);
     }
+    layer.parameters().release_weights();
     if (steps[i].leave) gradient = (*steps[i].leave)(gradient);
   }
-  const Key onward{lone() ? chunk - 1 : chunk, micro_batch};
+  const Key onward{lone() ? chunk_index - 1 : chunk_index, micro_batch};
   if (gradient.defined()) gradients_[onward] = std::move(gradient);
 }
 
@@ -160,12 +166,15 @@ void Stage::backward(int chunk, int micro_batch) {
 
 void Stage::backward_input(int chunk, int micro_batch) { run_backward(chunk, micro_batch, false); }
 
-void Stage::backward_weight(int chunk, int micro_batch) {
-  const Key key{chunk, micro_batch};
-  std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
+void Stage::backward_weight(int chunk_index, int micro_batch) {
+  const Key key{chunk_index, micro_batch};
+  Chunk& chunk = chunks_[static_cast<std::size_t>(chunk_index)];
   Flight& flight = flights_.at(key);
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    run_weight_work(chunks_[static_cast<std::size_t>(chunk)], *steps[i].layer, flight.work[i]);
+  for (std::size_t i = chunk.steps.size(); i-- > 0;) {
+    Layer& layer = *chunk.steps[i].layer;
+    layer.parameters().begin_gradients();
+    flight.work[i].run();
+    finish_gradients(chunk, i);
     flight.saved[i] = {};
   }
   land(key);

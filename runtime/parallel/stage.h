@@ -74,7 +74,9 @@ class Stage : public StageWork {
   };
 
   void run_backward(int chunk, int micro_batch, bool weights_too);
-  void run_weight_work(const Chunk& chunk, Layer& layer, WeightWork& work);
+  // After a layer's weight gradients of one micro-batch. The layer before it in this order has had
+  // the time of this one to scatter its own.
+  void finish_gradients(const Chunk& chunk, std::size_t step);
   void land(const Key& key);
   // Messages under way on one channel, oldest first.
   using Outbox = std::deque<Sending>;

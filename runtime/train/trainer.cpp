@@ -130,7 +130,7 @@ class Log {
     if (options.progress_to != nullptr) progress_.emplace(options.progress_to, progress);
     if (plan.prediction.iteration > Seconds(0)) predicted_seconds_ = plan.prediction.iteration;
     for (const StagePrediction& stage : plan.prediction.stages)
-      predicted_ = std::max(predicted_, std::optional(stage.peak));
+      predicted_ = std::max(predicted_, std::optional(stage.allocated()));
   }
 
   void step(StepMetrics metrics) {

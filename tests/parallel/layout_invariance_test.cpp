@@ -85,6 +85,17 @@ TEST_P(LayoutInvariance, TenPlansTrainTheModelOfOneDevice) {
   }
 }
 
+TEST(Determinism, TheSameRunTwiceGivesTheSameBits) {
+  for (const std::uint64_t seed : {3, 14, 15, 92}) {
+    const Plan plan = PlanDice(seed).plan();
+    const Outcome first = train::train_in_process(plan, 3);
+    const Outcome second = train::train_in_process(plan, 3);
+    EXPECT_EQ(first.losses, second.losses) << "seed " << seed;
+    for (const auto& [name, value] : first.parameters)
+      EXPECT_TRUE(value.equal(second.parameters.at(name))) << "seed " << seed << ", " << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Quick, LayoutInvariance, testing::Range(0, 7));
 // Behind a switch: BRAID_LONG_TESTS=1.
 INSTANTIATE_TEST_SUITE_P(Long, LayoutInvariance,
