@@ -1,5 +1,7 @@
 #include "runtime/comm/mpi.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
@@ -318,6 +320,9 @@ void mpi_abort(int status) {
   std::fflush(nullptr);
   int initialized = 0;
   MPI_Initialized(&initialized);
+  // Open MPI has been seen to hang in here when other ranks were leaving at that moment.
+  constexpr unsigned kSecondsToAbort = 10;
+  alarm(kSecondsToAbort);
   if (initialized != 0) MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }

@@ -75,7 +75,7 @@ at::Tensor Head::backward(const at::Tensor&, const Feed&, Saved& saved,
 
 double Head::take_loss() {
   if (!loss_.defined() || loss_.is_meta()) return 0;
-  const double sum = loss_.item<double>();
+  const auto sum = loss_.item<double>();
   loss_.reset();
   return site().megatron() && site().tensor_rank != 0 ? 0 : sum;
 }
