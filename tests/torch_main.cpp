@@ -1,5 +1,5 @@
-// The main of tests that link libtorch. With its CUDA half, destructors of static objects fail after
-// everything has passed, so the process leaves without them.
+// The main of tests that link libtorch. With its CUDA half, destructors of static objects fail
+// after everything has passed, so the process leaves without them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -144,7 +144,7 @@ void FlatBuffer::initialise(const at::Tensor& whole) {
 }
 
 at::Tensor FlatBuffer::whole_master() const {
-  const at::Tensor mine = owned_master();
+  at::Tensor mine = owned_master();
   if (!shards_states()) return mine;
   return all_gather(mine, *replicas_, "collect " + name_).narrow(0, 0, elements_);
 }

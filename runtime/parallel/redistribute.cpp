@@ -112,7 +112,7 @@ Redistribution::Message Redistribution::message(const Segments& mine, const Segm
 }
 
 Redistribution::Redistribution(const Layout& from, const Layout& to,
-                               std::vector<std::int64_t> extents, comm::Group& group,
+                               const std::vector<std::int64_t>& extents, comm::Group& group,
                                std::string name)
     : group_(&group), name_(std::move(name)) {
   internal_check(from.dims.size() == extents.size() && to.dims.size() == extents.size(),
@@ -156,8 +156,7 @@ std::int64_t Redistribution::sent() const {
 
 std::int64_t Redistribution::trailing(const at::Tensor& x) const {
   std::int64_t elements = 1;
-  for (std::int64_t d = static_cast<std::int64_t>(held_.size()); d < x.dim(); ++d)
-    elements *= x.size(d);
+  for (auto d = static_cast<std::int64_t>(held_.size()); d < x.dim(); ++d) elements *= x.size(d);
   return elements;
 }
 
@@ -192,13 +191,12 @@ at::Tensor Redistribution::operator()(const at::Tensor& x) const {
   at::Tensor result = at::zeros(shape, x.options());
   handle.wait();
   // Summands are added in the order of ranks, this rank's own at its place.
-  std::size_t next = 0;
   const auto place_own = [&] {
     for (std::size_t i = 0; i < kept_to_.boxes.size(); ++i)
       view_of(result, kept_to_.boxes[i]).add_(view_of(x, kept_from_.boxes[i]));
   };
   bool own_placed = false;
-  for (; next < receives_.size(); ++next) {
+  for (std::size_t next = 0; next < receives_.size(); ++next) {
     const Message& m = receives_[next];
     if (!own_placed && m.peer > group_->rank()) {
       place_own();

@@ -17,7 +17,7 @@ class Redistribution {
  public:
   // `extents` are the lengths of the cut dims (the first dims of the tensor) on all ranks together;
   // `group` holds the stage's ranks.
-  Redistribution(const Layout& from, const Layout& to, std::vector<std::int64_t> extents,
+  Redistribution(const Layout& from, const Layout& to, const std::vector<std::int64_t>& extents,
                  comm::Group& group, std::string name);
 
   at::Tensor operator()(const at::Tensor& x) const;

@@ -38,6 +38,7 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   const Mesh mesh = plan.mesh();
   const int local = local_rank(device, mesh);
   std::vector<int> members;
+  members.reserve(static_cast<std::size_t>(mesh.stage_devices()));
   for (int l = 0; l < mesh.stage_devices(); ++l) members.push_back(device_at(stage_, l, mesh));
   comm::Group& group = *groups.among(members);
 

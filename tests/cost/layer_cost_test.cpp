@@ -172,7 +172,7 @@ TEST_F(LayerCostTest, RecomputationTradesTimeForMemory) {
   EXPECT_LT(selective.memory.activations, none.memory.activations);
   EXPECT_LT(full.memory.activations, selective.memory.activations);
   EXPECT_GT(full.memory.workspace, none.memory.workspace) << "one layer's activations come back";
-  EXPECT_EQ(full.memory.activations, Bytes(2048 * 4096 * 2)) << "the input alone";
+  EXPECT_EQ(full.memory.activations, Bytes(std::int64_t{2048} * 4096 * 2)) << "the input alone";
   EXPECT_EQ(full.memory.states(), none.memory.states());
 }
 
@@ -195,8 +195,8 @@ TEST_F(LayerCostTest, SharesOfZeroArePaddedToWholeElements) {
   ASSERT_EQ(all_elements % 3, 1);
   const std::int64_t share = (all_elements + 2) / 3;
   const LayerMemory one = cost->layer(kBlock, {.dp = 3, .zero = Zero::optimizer}, where).memory;
-  EXPECT_EQ(one.weights, Bytes(2 * 3 * share));
-  EXPECT_EQ(one.gradients, Bytes(4 * 3 * share));
+  EXPECT_EQ(one.weights, Bytes(std::int64_t{2} * 3 * share));
+  EXPECT_EQ(one.gradients, Bytes(std::int64_t{4} * 3 * share));
   EXPECT_EQ(one.optimizer, Bytes(12 * share));
   const LayerMemory all = cost->layer(kBlock, {.dp = 3, .zero = Zero::parameters}, where).memory;
   EXPECT_EQ(all.weights, Bytes(2 * share));

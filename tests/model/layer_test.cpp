@@ -252,7 +252,7 @@ TEST(SavedBytes, OfAKeyValueHeadAreWithEveryDeviceThatUsesIt) {
     return saved_bytes(one_kv, Recompute::none, Precision::bf16, split).value();
   };
   // Four tokens' keys and values of one head, which halves of a whole would count half.
-  const std::int64_t shared = 4 * 2 * one_kv.head_dim * 2;
+  const std::int64_t shared = std::int64_t{4} * 2 * one_kv.head_dim * 2;
   EXPECT_EQ(saved({.tensor = 2}), (saved({}) - shared) / 2 + shared);
 }
 
