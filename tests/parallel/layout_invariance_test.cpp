@@ -55,7 +55,7 @@ std::string difference(const Outcome& got, const Outcome& expected) {
   for (const auto& [name, value] : expected.parameters) {
     const auto found = got.parameters.find(name);
     if (found == got.parameters.end()) return "no parameter " + name;
-    const double apart = found->second.sub(value).abs().max().item<double>();
+    const auto apart = found->second.sub(value).abs().max().item<double>();
     const double scale = std::max(value.abs().max().item<double>(), kLeastScale);
     if (!(apart <= kTolerance * scale))
       return fmt::format("parameter {} is {:.2e} apart, {:.2e} relative", name, apart,
