@@ -132,6 +132,7 @@ class PlanDice {
              : plan.shape.micro_batches * any<std::int64_t>({1, 2, width, std::int64_t{2} * width});
     cut(plan);
     choose(plan);
+    plan.prediction.stages.resize(plan.stages.size());  // a plan file has one for each
     return plan;
   }
 
