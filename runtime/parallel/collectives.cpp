@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
-#include <fmt/core.h>
 
 #include <numeric>
 #include <utility>
