@@ -6,14 +6,12 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 
 #include "cli/common.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
-#include "runtime/comm/mpi.h"
 #include "runtime/models/model.h"
 
 namespace braid::cli {
@@ -79,40 +77,9 @@ int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& 
   const Plan plan = read_plan(flags.plan);  // reading verifies
   models::require_supported(plan.model);
   if (flags.dry_run) return launch && launch->rank > 0 ? kOk : run_dry(plan, flags, options);
-  const Place place = choose_place(flags, launch, plan.cluster.num_devices());
+  const Place place = choose_place(flags.world, launch, plan.cluster.num_devices());
   options.data = open_data(flags.data, plan, options.seed);
   return run_ranks(plan, flags, place, std::move(options));
-}
-
-// One process of several must not just go: the others wait for it.
-[[noreturn]] void end_all_ranks(int rank) {
-  int status = kInternal;
-  std::string text;
-  try {
-    throw;
-  } catch (const Error& error) {
-    const Mistake& mistake = error.mistake();
-    text = fmt::format("error: {}\n  where: {}\n  fix:   {}", mistake.what, mistake.where,
-                       mistake.fix);
-    status = kBadInput;
-  } catch (const std::bad_alloc&) {
-    text = "error: out of memory";
-  } catch (const std::exception& error) {
-    text = fmt::format("internal error: {}; please report it", error.what());
-  }
-  // In one piece: ranks write at the same time.
-  std::fputs(fmt::format("braid: rank {}: {}\n", rank, text).c_str(), stderr);
-  comm::mpi_abort(status);
-}
-
-int run_train(const TrainFlags& flags) {
-  const std::optional<comm::Launch> launch = comm::detect_launch();
-  if (!launch) return prepare_and_run(flags, launch);
-  try {
-    return prepare_and_run(flags, launch);
-  } catch (...) {
-    end_all_ranks(launch->rank);
-  }
 }
 
 }  // namespace
@@ -128,11 +95,7 @@ void add_train(CLI::App& app, Run& run) {
   option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32 or bf16");
   option("--seed", flags->seed, "N", "of weights, dropout and the order of samples (default 1)");
 
-  option("--backend", flags->backend, "NAME",
-         "in_process, mpi or nccl; otherwise what the launcher calls for");
-  option("--device", flags->device, "NAME", "cpu or cuda; otherwise the backend's");
-  option("--ranks", flags->ranks, "N", "must be the plan's number of devices");
-  option("--timeout", flags->timeout, "SECONDS", "for a rank that stays away (default 300)");
+  add_world_flags(option, flags->world, "must be the plan's number of devices");
 
   option("--lr", flags->rate, "X", "the learning rate's peak (default 3e-4)");
   option("--lr-schedule", flags->schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
@@ -156,7 +119,13 @@ void add_train(CLI::App& app, Run& run) {
       "  mpirun -n 4 braid train --plan plan.json --data text:book.txt\n"
       "  torchrun --no-python --nproc-per-node 8 braid train --plan plan.json\n"
       "  braid train --plan plan.json --dry-run");
-  verb->callback([flags, &run] { run = [flags] { return run_train(*flags); }; });
+  verb->callback([flags, &run] {
+    run = [flags] {
+      return launched([&](const std::optional<comm::Launch>& launch) {
+        return prepare_and_run(*flags, launch);
+      });
+    };
+  });
 }
 
 }  // namespace braid::cli

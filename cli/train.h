@@ -1,37 +1,26 @@
 #pragma once
 // What the files of `braid train` share.
 
-#include <chrono>
-#include <optional>
 #include <string>
 
+#include "cli/world.h"
 #include "planner/core/json.h"
 #include "planner/explain/layout.h"
 #include "planner/plan/plan.h"
-#include "runtime/comm/bootstrap.h"
 #include "runtime/train/trainer.h"
 
 namespace braid::cli {
 
 // Flags as they were typed.
 struct TrainFlags {
-  std::string plan, backend, device, ranks, data = "synthetic", precision = "plan";
+  WorldFlags world;
+  std::string plan, data = "synthetic", precision = "plan";
   std::string steps = "100", seed = "1", log_every;
   std::string rate = "3e-4", schedule = "constant", warmup = "0", decay, minimum = "0";
   std::string clip = "1", weight_decay = "0.1", beta1 = "0.9", beta2 = "0.95", dropout = "0";
-  std::string metrics, timeout = "300", json;
+  std::string metrics, json;
   bool tensorboard = false, dry_run = false;
 };
-
-// Where the ranks run.
-struct Place {
-  comm::BackendKind backend = comm::BackendKind::in_process;
-  std::optional<comm::Launch> launch;  // none: nobody launched this process as one of several
-  std::chrono::milliseconds timeout{0};
-};
-
-// Throws Error where backend, device, launcher and number of ranks do not go together.
-Place choose_place(const TrainFlags& flags, const std::optional<comm::Launch>& launch, int devices);
 
 std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Plan& plan,
                                                 std::uint64_t seed);

@@ -1,11 +1,8 @@
 // The ranks of `braid train` at work, on each backend, and the dry run.
 
-#include <ATen/Parallel.h>
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <thread>
 
 #include "cli/common.h"
 #include "cli/train.h"
@@ -13,28 +10,10 @@
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "planner/explain/summary.h"
-#include "runtime/comm/in_process.h"
-#include "runtime/comm/mpi.h"
-#include "runtime/comm/nccl.h"
 #include "runtime/train/dry_run.h"
 
 namespace braid::cli {
 namespace {
-
-using comm::BackendKind;
-
-// So that ranks × threads are about the cores. OMP_NUM_THREADS, where it is set, has been obeyed.
-void share_cores(int ranks_here) {
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  at::set_num_threads(std::max(1, cores / ranks_here));
-}
-
-int processes_here(const comm::Launch& launch) {
-  const auto local = comm::process_environment("OMPI_COMM_WORLD_LOCAL_SIZE");
-  const int count = local ? std::atoi(local->c_str()) : 0;
-  return count > 0 ? count : launch.size;
-}
 
 std::string precision_of(const Plan& plan, train::RunPrecision precision) {
   switch (precision) {
@@ -68,11 +47,6 @@ void write_json(const TrainFlags& flags, const Json& json) {
   if (!flags.json.empty()) write_text(flags.json, json.dump(2) + "\n");
 }
 
-// mpirun gives its processes a terminal of its own, whatever it writes to itself.
-RenderOptions look_of(const Place& place) {
-  return place.launch ? RenderOptions{} : terminal_options();
-}
-
 void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
   options.on_start = [&] { print_headline(plan, place, options); };
@@ -82,46 +56,17 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
   print("\n" + report_text(plan, report, look_of(place)));
 }
 
-// The way out after MPI and CUDA, whose libraries fail in destructors of static objects.
-[[noreturn]] void leave() {
-  std::fflush(nullptr);
-  std::_Exit(kOk);
-}
-
 }  // namespace
 
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
   options.progress_to = stdout;
   options.progress.terminal = !place.launch && is_terminal(stdout);
-  switch (place.backend) {
-    case BackendKind::in_process: {
-      const int ranks = plan.cluster.num_devices();
-      share_cores(ranks);
-      comm::run_in_process(
-          ranks, [&](comm::Group& world) { train_as(world, plan, flags, place, options); },
-          place.timeout);
-      return kOk;
-    }
-    case BackendKind::mpi: {
-      share_cores(processes_here(*place.launch));
-      {
-        const auto world = comm::mpi_world(place.timeout);
-        train_as(*world, plan, flags, place, options);
-      }
-      comm::mpi_finalize();
-      leave();
-    }
-    case BackendKind::nccl: {
-      const comm::Launch launch = place.launch.value_or(comm::Launch{});
-      options.device = at::kCUDA;  // the one nccl_world makes current
-      const auto world = comm::nccl_world(launch, place.timeout);
-      train_as(*world, plan, flags, place, options);
-      world->barrier("the end");
-      leave();
-    }
-  }
-  internal_failure("unknown backend", std::source_location::current());
+  return run_world(place, [&](comm::Group& world, c10::Device device) {
+    train::TrainOptions mine = options;
+    mine.device = device;
+    train_as(world, plan, flags, place, std::move(mine));
+  });
 }
 
 int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions& options) {

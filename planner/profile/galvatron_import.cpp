@@ -130,12 +130,11 @@ void read_compute(const GalvatronSource& source, Profile& profile) {
     }();
     if (!outside && index >= source.layers.size()) continue;
     MeasuredLayer& layer = outside ? profile.layers.back() : profile.layers[index];
-    layer.compute.push_back({.samples = static_cast<double>(*samples),
-                             .sequence = *sequence,
-                             .split = 1,
-                             .forward = Seconds(value.number(0, 1e9) * *samples * 1e-3),
-                             .backward_input = std::nullopt,
-                             .backward_weight = std::nullopt});
+    ComputeSample sample;
+    sample.samples = static_cast<double>(*samples);
+    sample.sequence = *sequence;
+    sample.forward = Seconds(value.number(0, 1e9) * *samples * 1e-3);
+    layer.compute.push_back(sample);
   }
   for (const MeasuredLayer& layer : profile.layers)
     if (layer.compute.empty())

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/ops/device.h"
 #include "runtime/parallel/collectives.h"
-#include "runtime/train/device_memory.h"
 
 namespace braid::train {
 
@@ -31,7 +31,7 @@ HeldMemory held_by(Worker& worker, at::Device device) {
                   .optimizer = Bytes(states.optimizer),
                   .activations = Bytes(worker.stage().peak_saved()),
                   .allocated = std::nullopt};
-  if (const auto peak = peak_allocated(device)) held.allocated = Bytes(*peak);
+  if (const auto peak = ops::peak_allocated(device)) held.allocated = Bytes(*peak);
   return held;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kProfile = R"({
   "format": "braid.profile",
-  "version": 1,
+  "version": 2,
   "name": "measured",
   "source": "by hand",
   "precision": "bf16",
@@ -158,7 +158,7 @@ TEST(Profile, SchemaNamesTheSameFields) {
 constexpr MistakeCase kMistakes[] = {
     {"another format", R"([{"op": "replace", "path": "/format", "value": "braid.plan"}])",
      "'braid.plan'", "p.json"},
-    {"another version", R"([{"op": "replace", "path": "/version", "value": 2}])", "version 2",
+    {"another version", R"([{"op": "replace", "path": "/version", "value": 1}])", "version 1",
      "p.json"},
     {"an unknown key", R"([{"op": "add", "path": "/bandwidth", "value": []}])",
      "did you mean 'bandwidths'", "p.json"},

@@ -1,10 +1,16 @@
-// Where the ranks of `braid train` run, and on what data.
+#include "cli/world.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
 #include "cli/common.h"
-#include "cli/train.h"
 #include "planner/core/error.h"
+#include "runtime/comm/in_process.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
 
@@ -69,17 +75,67 @@ void expect_launch(const std::optional<comm::Launch>& launch, BackendKind backen
                      devices));
 }
 
-std::string after(const std::string& text, std::string_view prefix) {
-  return text.starts_with(prefix) ? text.substr(prefix.size()) : "";
+// So that ranks × threads are about the cores. OMP_NUM_THREADS, where it is set, has been obeyed.
+void share_cores(int ranks_here) {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  at::set_num_threads(std::max(1, cores / ranks_here));
+}
+
+int processes_here(const comm::Launch& launch) {
+  const auto local = comm::process_environment("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const int count = local ? std::atoi(local->c_str()) : 0;
+  return count > 0 ? count : launch.size;
+}
+
+// The way out after MPI and CUDA, whose libraries fail in destructors of static objects.
+[[noreturn]] void leave() {
+  std::fflush(nullptr);
+  std::_Exit(kOk);
+}
+
+// One process of several must not just go: the others wait for it.
+[[noreturn]] void end_all_ranks(int rank) {
+  int status = kInternal;
+  std::string text;
+  try {
+    throw;
+  } catch (const Error& error) {
+    const Mistake& mistake = error.mistake();
+    text = fmt::format("error: {}\n  where: {}\n  fix:   {}", mistake.what, mistake.where,
+                       mistake.fix);
+    status = kBadInput;
+  } catch (const std::bad_alloc&) {
+    text = "error: out of memory";
+  } catch (const std::exception& error) {
+    text = fmt::format("internal error: {}; please report it", error.what());
+  }
+  // In one piece: ranks write at the same time.
+  std::fputs(fmt::format("braid: rank {}: {}\n", rank, text).c_str(), stderr);
+  comm::mpi_abort(status);
 }
 
 }  // namespace
 
-Place choose_place(const TrainFlags& flags, const std::optional<comm::Launch>& launch,
-                   int devices) {
-  expect_ranks(flags.ranks, devices);
+void add_world_flags(const Options& option, WorldFlags& flags, const char* ranks) {
+  option("--backend", flags.backend, "NAME",
+         "in_process, mpi or nccl; otherwise what the launcher calls for");
+  option("--device", flags.device, "NAME", "cpu or cuda; otherwise the backend's");
+  option("--ranks", flags.ranks, "N", ranks);
+  option("--timeout", flags.timeout, "SECONDS", "for a rank that stays away (default 300)");
+}
+
+int asked_ranks(const WorldFlags& flags, const std::optional<comm::Launch>& launch) {
+  if (const auto ranks = read_count(flags.ranks, "--ranks", {1, 1 << 20}))
+    return static_cast<int>(*ranks);
+  return launch ? launch->size : 1;
+}
+
+Place choose_place(const WorldFlags& flags, const std::optional<comm::Launch>& launch, int ranks) {
+  expect_ranks(flags.ranks, ranks);
   if (!flags.device.empty()) read_choice(flags.device, "--device", {"cpu", "cuda"});
   Place place;
+  place.ranks = ranks;
   place.launch = launch;
   place.timeout = std::chrono::seconds(*read_count(flags.timeout, "--timeout", {1, 1 << 20}));
   place.backend = flags.backend.empty()
@@ -93,20 +149,50 @@ Place choose_place(const TrainFlags& flags, const std::optional<comm::Launch>& l
   if (place.backend == BackendKind::nccl && !comm::nccl_available())
     comm::nccl_world({}, place.timeout);
   expect_device(flags.device, place.backend);
-  expect_launch(launch, place.backend, devices);
+  expect_launch(launch, place.backend, ranks);
   return place;
 }
 
-std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Plan& plan,
-                                                std::uint64_t seed) {
-  if (choice == "synthetic") return train::synthetic(plan.model.types.front().shape.vocab, seed);
-  if (const std::string file = after(choice, "text:"); !file.empty())
-    return train::text_file(file, plan.model.sequence);
-  if (const std::string file = after(choice, "megatron:"); !file.empty())
-    return train::megatron(file, plan.model.sequence);
-  throw Error({.what = fmt::format("'{}' names no data", choice),
-               .where = "--data",
-               .fix = "choose synthetic, text:FILE or megatron:PREFIX"});
+int run_world(const Place& place, const RankWork& work) {
+  switch (place.backend) {
+    case BackendKind::in_process: {
+      share_cores(place.ranks);
+      comm::run_in_process(
+          place.ranks, [&](comm::Group& world) { work(world, c10::kCPU); }, place.timeout);
+      return kOk;
+    }
+    case BackendKind::mpi: {
+      share_cores(processes_here(*place.launch));
+      {
+        const auto world = comm::mpi_world(place.timeout);
+        work(*world, c10::kCPU);
+      }
+      comm::mpi_finalize();
+      leave();
+    }
+    case BackendKind::nccl: {
+      const comm::Launch launch = place.launch.value_or(comm::Launch{});
+      const auto world = comm::nccl_world(launch, place.timeout);
+      work(*world, c10::kCUDA);  // the one nccl_world makes current
+      world->barrier("the end");
+      leave();
+    }
+  }
+  internal_failure("unknown backend", std::source_location::current());
+}
+
+int launched(const LaunchedWork& work) {
+  const std::optional<comm::Launch> launch = comm::detect_launch();
+  if (!launch) return work(launch);
+  try {
+    return work(launch);
+  } catch (...) {
+    end_all_ranks(launch->rank);
+  }
+}
+
+RenderOptions look_of(const Place& place) {
+  return place.launch ? RenderOptions{} : terminal_options();
 }
 
 }  // namespace braid::cli
