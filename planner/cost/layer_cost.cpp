@@ -20,6 +20,9 @@ LayerTime& LayerTime::operator+=(const LayerTime& other) {
   reduce += other.reduce;
   regather += other.regather;
   update += other.update;
+  hidden_context += other.hidden_context;
+  hidden_gather += other.hidden_gather;
+  hidden_reduce += other.hidden_reduce;
   return *this;
 }
 

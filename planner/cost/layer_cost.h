@@ -24,6 +24,9 @@ struct LayerTime {
   double reduce = 0;    // gradients, exposed beyond the last backward
   double regather = 0;  // updated parameters under ZeRO-1 and 2, exposed
   double update = 0;    // optimizer
+  // Communication that compute hides; part of no sum.
+  double hidden_context = 0, hidden_gather = 0;  // one micro-batch
+  double hidden_reduce = 0;                      // once an iteration, updated parameters too
 
   double forward() const {
     return forward_compute + forward_tensor + forward_context + forward_expert + forward_gather;

@@ -43,6 +43,9 @@ inline constexpr std::array kTimeTermFields = {
     TimeTermField{"reduce", &LayerTime::reduce},
     TimeTermField{"regather", &LayerTime::regather},
     TimeTermField{"update", &LayerTime::update},
+    TimeTermField{"hidden_context", &LayerTime::hidden_context},
+    TimeTermField{"hidden_gather", &LayerTime::hidden_gather},
+    TimeTermField{"hidden_reduce", &LayerTime::hidden_reduce},
 };
 
 inline constexpr std::array kMemoryFields = {
