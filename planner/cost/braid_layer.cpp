@@ -1,26 +1,13 @@
-// The price of one layer: compute, the communication its strategy brings, what overlap leaves
-// exposed, and memory.
+// The price of one layer: its compute, its memory, and the sum with what braid_communication.cpp
+// adds.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "planner/cost/braid_model.h"
+#include "planner/cost/braid_work.h"
 
 namespace braid {
-
-struct BraidModel::Work {
-  const Facts& facts;
-  const Strategy& strategy;
-  const StageSite& site;
-  DeviceSpan where;
-  const DeviceType& device;
-  double samples;  // of a micro-batch, on one device
-  Compute compute;
-  double dense;    // parameters on one device that all replicas share
-  double experts;  // parameters on one device that belong to experts
-  double tied;     // elements of a tied output matrix, where it is a copy of its own
-};
 
 namespace {
 
@@ -73,115 +60,6 @@ double BraidModel::expert_parameters(const Facts& f, const Strategy& s) const {
   return static_cast<double>(expert_parameters_per_rank(f.shape, s.tensor_split(), s.ep));
 }
 
-// Collectives of the forward and backward pass itself.
-void BraidModel::communicate(const Work& w, LayerTime& time) const {
-  const LayerShape& shape = w.facts.shape;
-  const Strategy& s = w.strategy;
-  const auto element = static_cast<double>(bytes_of(settings_.precision));
-  const double tokens = w.samples * static_cast<double>(shape.tokens) / s.cp;
-  const double hidden = tokens * static_cast<double>(shape.hidden) * element;
-  const bool repeats = s.recompute == Recompute::full;
-
-  if (s.tp > 1 && s.tp_kind == TensorKind::megatron) {
-    // Sequence parallelism: gather before, scatter after each of attention and feed-forward; one of
-    // the two for embedding and head. Backward mirrors it; the repeated gather of the saved input
-    // hides behind the input gradient.
-    const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
-    double rounds = shape.kind == LayerKind::block ? 2.0 : 0.5;
-    if (shape.cross_tokens > 0) rounds += 1;
-    const double pass = rounds * 2 * network_.all_gather(hidden, group, w.where);
-    time.forward_tensor = pass;
-    time.backward_tensor = pass * (repeats ? 2 : 1);
-  } else if (s.tp > 1 && shape.attention != AttentionKind::none) {
-    // Ulysses: q, k, v to heads and the output back to tokens, each a rank's share.
-    const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
-    const auto width = static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim);
-    const double share = tokens / s.tp * width * element / 4;
-    const double pass = 4 * network_.all_to_all(share, group, w.where);
-    time.forward_tensor = pass;
-    time.backward_tensor = pass * (repeats || s.recompute == Recompute::selective ? 2 : 1);
-  } else if (s.tp > 1 && shape.kind == LayerKind::block && shape.heads == 0) {
-    // Nothing is known of the heads: four tensors of the hidden width.
-    const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
-    const double pass = 4 * network_.all_to_all(hidden / s.tp, group, w.where);
-    time.forward_tensor = pass;
-    time.backward_tensor = pass * (repeats ? 2 : 1);
-  }
-
-  if (s.cp > 1 && shape.attention != AttentionKind::none) {
-    // The ring passes keys and values around once; backward passes them and their gradients.
-    const GroupShape group = group_along(w.site.mesh, s, Axis::context);
-    const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) *
-                         element / (s.tp_kind == TensorKind::megatron ? s.tp : 1);
-    const double step = network_.point_to_point(block, group.stride, w.where);
-    const double ring = (s.cp - 1) * step;
-    time.forward_context = exposed(w.compute.attention, ring);
-    time.backward_context = exposed(2.5 * w.compute.attention, 2 * ring);
-    if (repeats || s.recompute == Recompute::selective)
-      time.backward_context += time.forward_context;
-  }
-
-  if (s.ep > 1) {
-    const double routed = hidden / (s.tp_kind == TensorKind::ulysses ? s.tp : 1) *
-                          static_cast<double>(shape.experts_per_token);
-    const double pass = 2 * network_.all_to_all(routed, expert_group(w.site.mesh, s), w.where);
-    time.forward_expert = pass;
-    time.backward_expert = pass * (repeats ? 2 : 1);
-  }
-}
-
-// ZeRO and gradient reduction: what runs beside compute, and what it leaves exposed.
-void BraidModel::synchronise(const Work& w, LayerTime& time) const {
-  const Strategy& s = w.strategy;
-  const auto weight_bytes = static_cast<double>(bytes_of(settings_.precision));
-  const auto gradient_bytes = static_cast<double>(bytes_of(settings_.gradient_precision));
-  const GroupShape replicas = replica_group(w.site.mesh, s);
-  // Experts are replicated over fewer devices, as far apart as their group is wide.
-  const GroupShape expert_replicas{std::max(1, replicas.size / s.ep), replicas.stride * s.ep};
-  const auto collective = [&](double bytes) {
-    return network_.all_gather(w.dense * bytes, replicas, w.where) +
-           network_.all_gather(w.experts * bytes, expert_replicas, w.where);
-  };
-  const double forward = w.compute.forward;
-  const double backward =
-      w.compute.backward_input + w.compute.backward_weight + w.compute.recompute;
-  const double gather = collective(weight_bytes);
-  const double scatter = collective(gradient_bytes);
-
-  const bool gathers = s.zero == Zero::parameters;
-  const bool scatters_at_once = s.zero == Zero::gradients || s.zero == Zero::parameters;
-  double beside_backward = 0;
-  if (gathers) {
-    time.forward_gather = exposed(forward, gather);
-    beside_backward += gather;
-  }
-  if (scatters_at_once && w.site.shape.micro_batches > 1) beside_backward += scatter;
-  time.backward_gather = exposed(backward, beside_backward);
-
-  // On the last micro-batch the reduction runs beside backward as well.
-  double last = beside_backward;
-  if (!scatters_at_once) {
-    last += s.zero == Zero::none ? 2 * scatter : scatter;
-  } else if (w.site.shape.micro_batches == 1) {
-    last += scatter;
-  }
-  time.reduce = std::max(0.0, exposed(backward, last) - time.backward_gather);
-  // Updated weights return while the next iteration's first forward runs.
-  if (s.zero == Zero::optimizer || s.zero == Zero::gradients)
-    time.regather = exposed(forward, gather);
-  if (w.tied > 0) {
-    // The gradient of the copy goes to the embedding. Ranks of one stage are at least neighbours.
-    const int distance = std::max(1, stage_distance(w.site.mesh) * (w.site.shape.stages - 1));
-    time.reduce += network_.point_to_point(w.tied * gradient_bytes, distance, w.where);
-  }
-
-  const double shards = s.zero == Zero::none ? 1 : replicas.size;
-  const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;
-  const Assumptions& a = settings_.assumptions;
-  time.update = (w.dense / shards + w.experts / expert_shards) * a.optimizer_traffic /
-                (w.device.memory_bandwidth.value() * a.memory_efficiency);
-}
-
 LayerMemory BraidModel::memory(const Work& w) const {
   const Strategy& s = w.strategy;
   const Facts& f = w.facts;
@@ -218,17 +96,18 @@ LayerMemory BraidModel::memory(const Work& w) const {
   // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way.
   // Gradients that are scattered at once exist whole for two: one being made, one on its way.
   // Measured peaks have all of it already.
-  double workspace = transient * w.samples;
+  const std::optional<double> counted = f.times ? f.times->workspace(s, w.samples) : std::nullopt;
+  double workspace = counted.value_or(transient * w.samples);
   if (profile_ == nullptr || !profile_->only_stage) {
     const double mine = w.dense + w.experts;
     if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
     if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += 2 * gradient * mine;
     // Input and output gathered over the tensor group.
-    if (s.tensor_split() > 1)
+    if (!counted && s.tensor_split() > 1)
       workspace +=
           2 * w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
     // A weight gradient of bf16 factors is made in fp32 ahead of being added.
-    if (settings_.precision != settings_.gradient_precision)
+    if (!counted && settings_.precision != settings_.gradient_precision)
       workspace +=
           gradient * static_cast<double>(largest_matrix_per_rank(f.shape, s.tensor_split()));
   }

@@ -18,18 +18,6 @@ const MeasuredLayer* measured_layer(const Profile* profile, const LayerType& typ
   return profile->layer("outside");
 }
 
-// Time of one half of backward against forward, over all samples that have it. Where none has,
-// backward repeats forward's products once for each operand.
-double backward_ratio(const MeasuredLayer& layer, std::optional<Seconds> ComputeSample::*half) {
-  double forward = 0, backward = 0;
-  for (const ComputeSample& s : layer.compute) {
-    if (!(s.*half)) continue;
-    forward += s.forward.value();
-    backward += (s.*half)->value();
-  }
-  return forward > 0 ? backward / forward : 1.0;
-}
-
 }  // namespace
 
 BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile* profile,
@@ -39,10 +27,9 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
       profile_(profile),
       settings_(settings),
       network_(cluster, profile, settings.assumptions.link_efficiency),
-      overlap_(settings.assumptions.overlap_slowdown),
       slack_(settings.assumptions.allocator_slack) {
   if (profile != nullptr) {
-    overlap_ = profile->overlap_slowdown.value_or(overlap_);
+    correction_ = profile->correction.value_or(Correction{});
     slack_ = profile->allocator_slack.value_or(slack_);
     context_ = profile->context;
   }
@@ -57,21 +44,12 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
           static_cast<double>(transient_bytes(type.shape, r, settings.precision).value());
     f.boundary = static_cast<double>(boundary_bytes(type.shape, settings.precision).value());
     f.measured = measured_layer(profile, type, f.forward_share);
-    if (f.measured != nullptr)
-      f.forward = fit_forward(*f.measured, type.shape.tokens, f.forward_share < 1 ? 1 : 2);
     if (f.measured != nullptr) {
-      f.backward_input_ratio = backward_ratio(*f.measured, &ComputeSample::backward_input);
-      f.backward_weight_ratio = backward_ratio(*f.measured, &ComputeSample::backward_weight);
+      f.times = MeasuredTimes::from(*f.measured, type.shape);
+      f.forward = fit_forward(*f.measured, type.shape.tokens, f.forward_share < 1 ? 1 : 2);
     }
     facts_.push_back(f);
   }
-}
-
-// What compute does not hide of communication that runs beside it. Both slow each other down.
-double BraidModel::exposed(double compute, double communication) const {
-  const double both =
-      std::max(compute, communication) + (overlap_ - 1) * std::min(compute, communication);
-  return both - compute;
 }
 
 template <class Visit>
@@ -115,13 +93,26 @@ int BraidModel::stage_class(const StageSite& site) const {
 BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, double samples,
                                         const DeviceType& device) const {
   const Assumptions& a = settings_.assumptions;
+  const double attention_share =
+      f.flops.total().value() > 0 ? f.selective.total().value() / f.flops.total().value() : 0.0;
+  if (f.times) {
+    const ComputeTimes t = (*f.times)(s, samples);
+    const double recompute = s.recompute == Recompute::full        ? t.full
+                             : s.recompute == Recompute::selective ? t.selective
+                                                                   : 0.0;
+    const double factor = correction_.compute;
+    return {.forward = factor * t.forward,
+            .backward_input = factor * t.backward_input,
+            .backward_weight = factor * t.backward_weight,
+            .recompute = factor * recompute,
+            .attention = factor * attention_share * t.forward};
+  }
   const double split = static_cast<double>(s.tp) * s.cp;
   const double peak = device.peak(settings_.precision).value();
-  const double memory_rate = device.memory_bandwidth.value() * a.memory_efficiency;
   const double matmul = samples / split * f.flops.matmul.value() / (peak * a.matmul_efficiency);
   const double attention =
       samples / split * f.flops.attention.value() / (peak * a.attention_efficiency);
-  const double elementwise = samples / split * f.traffic / memory_rate;
+  const double elementwise = samples / split * f.traffic / memory_rate(device);
   Compute c;
   c.attention = attention;
   if (f.forward) {
@@ -129,12 +120,10 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
     const double whole =
         f.forward->per_sample ? f.forward->line(samples) / split : f.forward->line(samples / split);
     c.forward = c.backward_input = c.backward_weight = f.forward_share * std::max(0.0, whole);
-    const double share =
-        f.flops.total().value() > 0 ? f.selective.total().value() / f.flops.total().value() : 0.0;
     c.recompute = s.recompute == Recompute::full        ? c.forward
-                  : s.recompute == Recompute::selective ? share * c.forward
+                  : s.recompute == Recompute::selective ? attention_share * c.forward
                                                         : 0.0;
-    c.attention = share * c.forward;
+    c.attention = attention_share * c.forward;
     return c;
   }
   const double overhead = a.layer_overhead.value();
@@ -149,6 +138,13 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
   return c;
 }
 
+// Measured with all devices at work, or a share of what the maker promises.
+double BraidModel::memory_rate(const DeviceType& device) const {
+  const bool measured = profile_ != nullptr && !profile_->gemms.empty();
+  return device.memory_bandwidth.value() *
+         (measured ? 1.0 : settings_.assumptions.memory_efficiency);
+}
+
 double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                                 const StageSite& site) const {
   if (from == to || (from.dp == to.dp && from.cp == to.cp)) return 0;
@@ -160,8 +156,8 @@ double BraidModel::redistribute(int type, const ActivationLayout& from, const Ac
   const int spread = site.mesh.order == MeshOrder::dp_cp_tp_pp ? site.mesh.stages : 1;
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
-  return network_.all_to_all(bytes, {width, stride * spread},
-                             devices_of_stage(site.stage, site.mesh));
+  return correction_.tensor * network_.all_to_all(bytes, {width, stride * spread},
+                                                  devices_of_stage(site.stage, site.mesh));
 }
 
 Seconds BraidModel::transfer(int type, const StageSite& site) const {
@@ -170,7 +166,8 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
   const DeviceSpan span = devices_of_stage(site.stage, site.mesh);
-  return Seconds(network_.point_to_point(bytes, stage_distance(site.mesh), span));
+  return Seconds(correction_.transfer *
+                 network_.point_to_point(bytes, stage_distance(site.mesh), span));
 }
 
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {

@@ -6,7 +6,9 @@
 
 #include "planner/cost/assumptions.h"
 #include "planner/cost/cost_model.h"
+#include "planner/cost/measured_layer.h"
 #include "planner/cost/network.h"
+#include "planner/cost/overlap.h"
 #include "planner/profile/fit.h"
 
 namespace braid {
@@ -42,10 +44,9 @@ class BraidModel final : public CostModel {
     double traffic = 0;        // bytes, one sample, forward
     double transient[3] = {};  // bytes, one sample, by Recompute
     double boundary = 0;
-    std::optional<ForwardFit> forward;  // measured
-    double forward_share = 1;           // embedding and head share one measurement
-    double backward_input_ratio = 1;    // to forward, measured
-    double backward_weight_ratio = 1;
+    std::optional<MeasuredTimes> times;  // measured, split by split
+    std::optional<ForwardFit> forward;   // or only forward, whole
+    double forward_share = 1;            // embedding and head share one measurement
     const MeasuredLayer* measured = nullptr;
   };
   struct Compute {
@@ -63,7 +64,9 @@ class BraidModel final : public CostModel {
   void synchronise(const Work& work, LayerTime& time) const;
   LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work) const;
-  double exposed(double compute, double communication) const;
+  double spare_backward(const Work& head) const;
+  double update_time(double elements, const DeviceType& device) const;
+  double memory_rate(const DeviceType& device) const;
   const DeviceType& slowest_device(const StageSite& site) const;
   Bytes least_memory(const StageSite& site) const;
   template <class Visit>
@@ -75,7 +78,8 @@ class BraidModel final : public CostModel {
   Settings settings_;
   Network network_;
   std::vector<Facts> facts_;
-  double overlap_, slack_;
+  Correction correction_;
+  double slack_;
   std::optional<Bytes> context_;
 };
 

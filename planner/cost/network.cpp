@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <map>
 
-#include "planner/profile/fit.h"
-
 namespace braid {
 
 Network::Network(const Cluster& cluster, const Profile* profile, double efficiency)
@@ -20,19 +18,18 @@ Network::Network(const Cluster& cluster, const Profile* profile, double efficien
   for (const auto& [key, points] : sweeps) {
     const auto [op, ranks, stride] = key;
     const GroupShape group{ranks, stride};
-    Line line{points.front().second / points.front().first, 0};
-    if (points.size() > 1) line = fit_line(points);
-    measured_.push_back({op, group, crosses(group), std::max(0.0, line.offset), line.slope});
+    measured_.push_back({op, group, crosses(group), Curve(points)});
   }
   // Bandwidths of large messages speak where no sweep over sizes does; latency is then the link's.
   for (const BandwidthSample& s : profile->bandwidths) {
     const GroupShape group{s.ranks, s.stride};
-    if (measured(s.op, group, crosses(group)) != nullptr &&
-        measured(s.op, group, crosses(group))->group == group)
-      continue;
+    if (sweeps.contains({s.op, s.ranks, s.stride})) continue;
     const double factor = s.op == Collective::point_to_point ? 1.0 : 2.0 * (s.ranks - 1) / s.ranks;
     const double latency = link(group, {0, cluster.num_devices()}).latency;
-    measured_.push_back({s.op, group, crosses(group), latency, factor / s.bandwidth.value()});
+    constexpr double kLarge = 1e9;
+    measured_.push_back(
+        {s.op, group, crosses(group),
+         Curve({{0.0, latency}, {kLarge, latency + kLarge * factor / s.bandwidth.value()}})});
   }
 }
 
@@ -71,8 +68,7 @@ GroupLink Network::link(GroupShape group, DeviceSpan where) const {
   return result;
 }
 
-const Network::Measured* Network::measured(Collective op, GroupShape group,
-                                           bool crosses_nodes) const {
+const Curve* Network::measured(Collective op, GroupShape group, bool crosses_nodes) const {
   // A group counts as measured when one of its size was, on the same kind of link; of several the
   // one with the nearest stride.
   const Measured* best = nullptr;
@@ -82,20 +78,27 @@ const Network::Measured* Network::measured(Collective op, GroupShape group,
         std::abs(m.group.stride - group.stride) < std::abs(best->group.stride - group.stride))
       best = &m;
   }
-  return best;
+  return best == nullptr ? nullptr : &best->seconds;
 }
 
 double Network::all_reduce(double bytes, GroupShape group, DeviceSpan where) const {
-  return 2 * all_gather(bytes, group, where);
+  if (group.size <= 1 || bytes <= 0) return 0;
+  if (const Curve* m = measured(Collective::all_reduce, group, crosses(group))) return (*m)(bytes);
+  return reduce_scatter(bytes, group, where) + all_gather(bytes, group, where);
+}
+
+double Network::reduce_scatter(double bytes, GroupShape group, DeviceSpan where) const {
+  if (group.size <= 1 || bytes <= 0) return 0;
+  if (const Curve* m = measured(Collective::reduce_scatter, group, crosses(group)))
+    return (*m)(bytes);
+  return all_gather(bytes, group, where);
 }
 
 double Network::all_gather(double bytes, GroupShape group, DeviceSpan where) const {
   if (group.size <= 1 || bytes <= 0) return 0;
   const bool across = crosses(group);
-  if (const Measured* m = measured(Collective::all_gather, group, across))
-    return m->latency + m->seconds_per_byte * bytes;
-  if (const Measured* m = measured(Collective::all_reduce, group, across))
-    return (m->latency + m->seconds_per_byte * bytes) / 2;
+  if (const Curve* m = measured(Collective::all_gather, group, across)) return (*m)(bytes);
+  if (const Curve* m = measured(Collective::all_reduce, group, across)) return (*m)(bytes) / 2;
   const GroupLink l = link(group, where);
   // Rings inside a node, trees between nodes.
   const int nodes = std::max(1, group.size / l.members_per_node);
@@ -107,8 +110,7 @@ double Network::all_gather(double bytes, GroupShape group, DeviceSpan where) con
 double Network::all_to_all(double bytes, GroupShape group, DeviceSpan where) const {
   if (group.size <= 1 || bytes <= 0) return 0;
   const bool across = crosses(group);
-  if (const Measured* m = measured(Collective::all_to_all, group, across))
-    return m->latency + m->seconds_per_byte * bytes;
+  if (const Curve* m = measured(Collective::all_to_all, group, across)) return (*m)(bytes);
   const GroupLink l = link(group, where);
   const double n = group.size;
   const double near = (l.members_per_node - 1) / n * bytes;
@@ -121,8 +123,8 @@ double Network::all_to_all(double bytes, GroupShape group, DeviceSpan where) con
 double Network::point_to_point(double bytes, int distance, DeviceSpan where) const {
   if (bytes <= 0) return 0;
   const bool across = distance >= width_ && cluster_.num_nodes() > 1;
-  if (const Measured* m = measured(Collective::point_to_point, {2, distance}, across))
-    return m->latency + m->seconds_per_byte * bytes;
+  if (const Curve* m = measured(Collective::point_to_point, {2, distance}, across))
+    return (*m)(bytes);
   const GroupLink l = link({2, distance}, where);
   const double bandwidth = across ? cluster_.between.bandwidth.value() * efficiency_ : l.bandwidth;
   return (across ? cluster_.between.latency.value() : l.latency) + bytes / bandwidth;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/cluster/cluster.h"
+#include "planner/profile/fit.h"
 #include "planner/profile/profile.h"
 #include "planner/strategy/mesh.h"
 
@@ -25,9 +26,7 @@ class Network {
   // Seconds. `bytes` is the whole tensor (the gathered one, the one to reduce).
   double all_reduce(double bytes, GroupShape group, DeviceSpan where) const;
   double all_gather(double bytes, GroupShape group, DeviceSpan where) const;
-  double reduce_scatter(double bytes, GroupShape group, DeviceSpan where) const {
-    return all_gather(bytes, group, where);
-  }
+  double reduce_scatter(double bytes, GroupShape group, DeviceSpan where) const;
   // `bytes` is what one rank holds before (and after).
   double all_to_all(double bytes, GroupShape group, DeviceSpan where) const;
   double point_to_point(double bytes, int distance, DeviceSpan where) const;
@@ -35,13 +34,13 @@ class Network {
   GroupLink link(GroupShape group, DeviceSpan where) const;
 
  private:
-  struct Measured {  // seconds = latency + seconds_per_byte · bytes
+  struct Measured {
     Collective op;
     GroupShape group;
     bool crosses_nodes;
-    double latency, seconds_per_byte;
+    Curve seconds;  // over bytes
   };
-  const Measured* measured(Collective op, GroupShape group, bool crosses_nodes) const;
+  const Curve* measured(Collective op, GroupShape group, bool crosses_nodes) const;
   bool crosses(GroupShape group) const;
 
   const Cluster& cluster_;

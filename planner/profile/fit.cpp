@@ -39,6 +39,29 @@ double fit_polynomial(std::span<const std::pair<double, double>> points, std::si
   return value;
 }
 
+Curve::Curve(Points points) {
+  std::ranges::sort(points);
+  for (std::size_t i = 0; i < points.size();) {
+    const double x = points[i].first;
+    double sum = 0;
+    std::size_t end = i;
+    for (; end < points.size() && points[end].first == x; ++end) sum += points[end].second;
+    const double mean = sum / static_cast<double>(end - i);
+    points_.emplace_back(x, points_.empty() ? mean : std::max(mean, points_.back().second));
+    i = end;
+  }
+}
+
+double Curve::operator()(double x) const {
+  if (x <= points_.front().first) return points_.front().second;
+  if (points_.size() == 1) return points_.front().second * x / points_.front().first;
+  const auto after = std::ranges::lower_bound(points_, x, {}, &std::pair<double, double>::first);
+  const auto end = after == points_.end() ? after - 1 : after;
+  const auto& [x0, y0] = *(end - 1);
+  const auto& [x1, y1] = *end;
+  return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
 std::optional<ForwardFit> fit_forward(const MeasuredLayer& layer, std::int64_t sequence,
                                       std::size_t degree) {
   Points by_batch;

@@ -24,6 +24,20 @@ Line fit_line(std::span<const std::pair<double, double>> points);
 double fit_polynomial(std::span<const std::pair<double, double>> points, std::size_t degree,
                       double at);
 
+// Straight lines between measured points. They never fall: where a larger size took less time, that
+// was noise. Before the first point its value, behind the last one on along the last line (through
+// zero where there is one point only).
+class Curve {
+ public:
+  Curve() = default;
+  explicit Curve(Points points);  // in any order; of equal x the mean
+  bool empty() const { return points_.empty(); }
+  double operator()(double x) const;
+
+ private:
+  Points points_;
+};
+
 // Seconds of a forward pass as a function of the samples on a device, at one sequence length.
 struct ForwardFit {
   bool per_sample = false;  // the line goes through zero: splitting divides it

@@ -112,9 +112,16 @@ double Bench::time(const std::function<void()>& body) {
 }
 
 std::vector<double> Bench::time_parts(const std::function<std::vector<double>()>& body) {
-  for (int i = 0; i < options_.warm_up; ++i) body();
+  const auto warm_up = [&] {
+    const auto begin = Clock::now();
+    body();
+    return mean_over_ranks({seconds_since(begin)})[0];
+  };
+  // All ranks agree on how often: what takes long needs fewer repetitions, and no more warm-up.
+  double first_call = 0;
+  for (int i = 0; i < options_.warm_up && first_call < options_.enough_seconds; ++i)
+    first_call = warm_up();
   std::vector<std::vector<double>> parts;
-  // All ranks must agree on the number of repetitions: it follows from a first round.
   const auto once = [&] {
     ops::synchronise(device_);
     world_.barrier("a repetition");

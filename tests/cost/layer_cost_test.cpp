@@ -123,7 +123,8 @@ TEST_F(LayerCostTest, TensorParallelismSplitsComputeAndStatesAndTalks) {
   EXPECT_NEAR(tensor.time.forward_compute, data.time.forward_compute, 1e-9);
   EXPECT_EQ(data.time.forward_tensor, 0);
   EXPECT_GT(tensor.time.forward_tensor, 0);
-  EXPECT_EQ(tensor.time.forward_tensor, tensor.time.backward_tensor);
+  EXPECT_DOUBLE_EQ(tensor.time.backward_tensor, 1.5 * tensor.time.forward_tensor)
+      << "the input is gathered once more";
   EXPECT_LT(tensor.memory.weights, scaled(data.memory.weights, 1.01 / 8));
   // Two gathers and two scatters of 8 samples · 2048 · 4096 · 2 bytes: 7/8 of it at 240 GB/s, 7
   // steps.

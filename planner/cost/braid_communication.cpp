@@ -1,0 +1,212 @@
+// The communication that a layer's strategy brings, operation by operation as the runtime does it,
+// and what overlap leaves exposed.
+
+#include <algorithm>
+
+#include "planner/cost/braid_work.h"
+
+namespace braid {
+
+namespace {
+
+// Collectives that run beside one stretch of compute, one after the other.
+class Beside {
+ public:
+  void add(double seconds, Overlap overlap) {
+    seconds_ += seconds;
+    compute_ += seconds * overlap.compute;
+    communication_ += seconds * overlap.communication;
+  }
+  double seconds() const { return seconds_; }
+  double exposed(double compute) const {
+    if (seconds_ <= 0) return 0;
+    const Overlap mean{compute_ / seconds_, communication_ / seconds_};
+    return mean.exposed(compute, seconds_);
+  }
+
+ private:
+  double seconds_ = 0, compute_ = 0, communication_ = 0;
+};
+
+}  // namespace
+
+// Collectives of the forward and backward pass itself.
+void BraidModel::communicate(const Work& w, LayerTime& time) const {
+  const LayerShape& shape = w.facts.shape;
+  const Strategy& s = w.strategy;
+  const auto element = static_cast<double>(bytes_of(settings_.precision));
+  const double tokens = w.samples * static_cast<double>(shape.tokens) / s.cp;
+  const double hidden = tokens * static_cast<double>(shape.hidden) * element;
+  const bool repeats = s.recompute == Recompute::full;
+  const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
+  double forward = 0, backward = 0;
+
+  if (s.tp > 1 && s.tp_kind == TensorKind::megatron) {
+    const double gather = network_.all_gather(hidden, group, w.where);
+    const double scatter = network_.reduce_scatter(hidden, group, w.where);
+    switch (shape.kind) {
+      case LayerKind::block: {
+        // Attention, feed-forward and cross-attention each gather their input and scatter their
+        // sum. Backward mirrors that, and gathers the input once more for the weights' gradient.
+        const double parts = shape.cross_tokens > 0 ? 3 : 2;
+        forward = parts * (gather + scatter);
+        backward = parts * (2 * gather + scatter) + (repeats ? forward : 0);
+        break;
+      }
+      case LayerKind::embedding:
+        forward = scatter;
+        backward = gather;
+        break;
+      case LayerKind::head:  // forward goes on to the gradient of its input
+        forward = gather + scatter;
+        break;
+      case LayerKind::merge:
+        forward = backward = gather;
+        break;
+    }
+  } else if (s.tp > 1 && shape.attention != AttentionKind::none) {
+    // Ulysses: q, k, v to heads and the output back to tokens, each a rank's share; backward the
+    // same with their gradients, and the output once more for the weights' gradient.
+    const auto share = [&](std::int64_t heads) {
+      const double bytes = tokens / s.tp * static_cast<double>(heads * shape.head_dim) * element;
+      return network_.all_to_all(bytes, group, w.where);
+    };
+    const double wide = share(shape.heads), narrow = share(shape.kv_heads);
+    forward = 2 * wide + 2 * narrow;
+    backward = 3 * wide + 2 * narrow + (repeats ? forward : 0);
+  } else if (s.tp > 1 && shape.kind == LayerKind::block && shape.heads == 0) {
+    // Nothing is known of the heads: four tensors of the hidden width.
+    forward = 4 * network_.all_to_all(hidden / s.tp, group, w.where);
+    backward = forward * (repeats ? 2 : 1);
+  }
+  time.forward_tensor = correction_.tensor * forward;
+  time.backward_tensor = correction_.tensor * backward;
+
+  if (s.cp > 1 && shape.attention != AttentionKind::none) {
+    // The ring passes keys and values around once, beside attention. Backward passes them again,
+    // and their fp32 gradients, for which attention waits.
+    const GroupShape ring = group_along(w.site.mesh, s, Axis::context);
+    const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) *
+                         element / (s.tp_kind == TensorKind::megatron ? s.tp : 1);
+    const Overlap overlap =
+        overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown);
+    const auto shift = [&](double bytes) {
+      return correction_.context * network_.point_to_point(bytes, ring.stride, w.where);
+    };
+    const double keys = (s.cp - 1) * shift(block);
+    const double gradients = s.cp * shift(block * 4 / element);
+    const double once = overlap.exposed(w.compute.attention, keys);
+    const double again = overlap.exposed(2.5 * w.compute.attention, keys);
+    const bool attends_again = repeats || s.recompute == Recompute::selective;
+    time.forward_context = once;
+    time.backward_context = again + gradients + (attends_again ? once : 0);
+    time.hidden_context =
+        std::max(0.0, keys - once) * (attends_again ? 2 : 1) + std::max(0.0, keys - again);
+  }
+
+  if (s.ep > 1) {
+    const double routed = hidden / (s.tp_kind == TensorKind::ulysses ? s.tp : 1) *
+                          static_cast<double>(shape.experts_per_token);
+    const double pass =
+        correction_.tensor * 2 * network_.all_to_all(routed, expert_group(w.site.mesh, s), w.where);
+    time.forward_expert = pass;
+    time.backward_expert = pass * (repeats ? 2 : 1);
+  }
+}
+
+// Compute of the blocks' backward that their own gradients leave to those of the head, which come
+// first: as if all blocks of the stage were split like the head.
+double BraidModel::spare_backward(const Work& head) const {
+  const auto block =
+      std::ranges::find(facts_, LayerKind::block, [](const Facts& f) { return f.shape.kind; });
+  if (head.facts.shape.kind != LayerKind::head || block == facts_.end()) return 0;
+  const Strategy& s = head.strategy;
+  const Compute c = compute(*block, s, head.samples, head.device);
+  const double own =
+      correction_.sharding *
+      network_.all_reduce(parameters(*block, s, head.site) *
+                              static_cast<double>(bytes_of(settings_.gradient_precision)),
+                          replica_group(head.site.mesh, s), head.where);
+  const double blocks = static_cast<double>(model_.num_layers() - 2) / head.site.shape.stages;
+  return blocks * std::max(0.0, c.backward_input + c.backward_weight - own);
+}
+
+// ZeRO and gradient reduction: what runs beside compute, and what it leaves exposed.
+void BraidModel::synchronise(const Work& w, LayerTime& time) const {
+  const Strategy& s = w.strategy;
+  const auto weight_bytes = static_cast<double>(bytes_of(settings_.precision));
+  const auto gradient_bytes = static_cast<double>(bytes_of(settings_.gradient_precision));
+  const GroupShape replicas = replica_group(w.site.mesh, s);
+  // Experts are replicated over fewer devices, as far apart as their group is wide.
+  const GroupShape expert_replicas{std::max(1, replicas.size / s.ep), replicas.stride * s.ep};
+  const auto over_replicas = [&](auto collective, double bytes) {
+    return correction_.sharding *
+           ((network_.*collective)(w.dense * bytes, replicas, w.where) +
+            (network_.*collective)(w.experts * bytes, expert_replicas, w.where));
+  };
+  const auto overlap = [&](Collective op) {
+    return overlap_of(profile_, op, replicas.size, settings_.assumptions.overlap_slowdown);
+  };
+  const double gather = over_replicas(&Network::all_gather, weight_bytes);
+  const double scatter = over_replicas(&Network::reduce_scatter, gradient_bytes);
+  const double backward =
+      w.compute.backward_input + w.compute.backward_weight + w.compute.recompute;
+
+  const bool gathers = s.zero == Zero::parameters;
+  const bool scatters_at_once = s.zero == Zero::gradients || s.zero == Zero::parameters;
+  Beside beside_backward;
+  if (gathers) {
+    Beside beside_forward;
+    beside_forward.add(gather, overlap(Collective::all_gather));
+    time.forward_gather = beside_forward.exposed(w.compute.forward);
+    beside_backward.add(gather, overlap(Collective::all_gather));
+  }
+  if (scatters_at_once && w.site.shape.micro_batches > 1)
+    beside_backward.add(scatter, overlap(Collective::reduce_scatter));
+  time.backward_gather = beside_backward.exposed(backward);
+  time.hidden_gather = std::max(0.0, (gathers ? gather : 0) + beside_backward.seconds() -
+                                         time.forward_gather - time.backward_gather);
+
+  // On the last micro-batch the reduction runs beside backward as well.
+  Beside last = beside_backward;
+  if (s.zero == Zero::none) {
+    last.add(over_replicas(&Network::all_reduce, gradient_bytes), overlap(Collective::all_reduce));
+  } else if (s.zero == Zero::optimizer || w.site.shape.micro_batches == 1) {
+    last.add(scatter, overlap(Collective::reduce_scatter));
+  }
+  time.reduce = std::max(0.0, last.exposed(backward + spare_backward(w)) - time.backward_gather);
+  time.hidden_reduce = std::max(0.0, last.seconds() - beside_backward.seconds() - time.reduce);
+  // Updated weights are gathered at the end of the step.
+  if (s.zero == Zero::optimizer || s.zero == Zero::gradients) time.regather = gather;
+  if (w.tied > 0) {
+    // The gradient of the copy goes to the embedding. Ranks of one stage are at least neighbours.
+    const int distance = std::max(1, stage_distance(w.site.mesh) * (w.site.shape.stages - 1));
+    time.reduce +=
+        correction_.transfer * network_.point_to_point(w.tied * gradient_bytes, distance, w.where);
+  }
+  if (scatters_at_once) {
+    // A whole gradient is zeroed for each micro-batch, and its share added to what was there.
+    const double mine = w.dense + w.experts;
+    time.backward_weight_compute +=
+        gradient_bytes * (mine + 3 * mine / std::max(1, replicas.size)) / memory_rate(w.device);
+  }
+
+  const double shards = s.zero == Zero::none ? 1 : replicas.size;
+  const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;
+  time.update = update_time(w.dense / shards + w.experts / expert_shards, w.device);
+  // What every iteration takes, whatever the plan: once, with the last layer.
+  if (w.facts.shape.kind == LayerKind::head) time.update += correction_.step_overhead.value();
+}
+
+double BraidModel::update_time(double elements, const DeviceType& device) const {
+  // All layers are updated in one go, so that the rate over many elements counts.
+  if (profile_ != nullptr && !profile_->updates.empty()) {
+    const UpdateSample& largest =
+        *std::ranges::max_element(profile_->updates, {}, &UpdateSample::elements);
+    return correction_.update * elements * largest.seconds.value() /
+           static_cast<double>(largest.elements);
+  }
+  return elements * settings_.assumptions.optimizer_traffic / memory_rate(device);
+}
+
+}  // namespace braid

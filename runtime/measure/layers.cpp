@@ -1,0 +1,279 @@
+#include "runtime/measure/layers.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/comm/dry.h"
+#include "runtime/measure/mini_step.h"
+#include "runtime/ops/device.h"
+#include "runtime/train/adamw.h"
+
+namespace braid::measure {
+
+namespace {
+
+// Beyond this a pass is long enough for its time to be linear in the samples.
+constexpr double kLongPass = 0.4;
+constexpr int kMostBlocks = 3;
+constexpr std::int64_t kStateBytes = 18;  // of one parameter, at most: weight, gradient, AdamW's
+
+// One measurement's numbers, in the order in which the journal has them.
+enum Value {
+  kEmbeddingForward,
+  kEmbeddingBackward,
+  kBlockForward,
+  kBlockBackward,
+  kBlockInput,
+  kBlockWeight,
+  kBlockSelective,
+  kBlockFull,
+  kHeadForward,
+  kHeadBackward,
+  kEmbeddingWorkspace,
+  kBlockWorkspace,
+  kBlockWorkspaceSelective,
+  kBlockWorkspaceFull,
+  kHeadWorkspace,
+  kNumValues
+};
+using Values = std::vector<double>;
+
+std::string key_of(const Model& model, int type, const LayerQuestion& q) {
+  return fmt::format("{} {}{} cp{} x{}", model.types[static_cast<std::size_t>(type)].name,
+                     name_of(q.kind), q.tp, q.cp, q.samples);
+}
+
+class Measuring {
+ public:
+  Measuring(Bench& bench, const Model& model, const ModelOptions& options, Bytes memory)
+      : bench_(bench),
+        model_(model),
+        options_(options),
+        memory_(memory),
+        numerics_(
+            parallel::numerics_of(options.precision, options.gradient_precision, bench.device())) {}
+
+  std::optional<Values> measure(int type, const LayerQuestion& q) {
+    return bench_.run(key_of(model_, type, q), [&] {
+      Values values(kNumValues, -1);
+      time_with(type, q, Recompute::none, values);
+      if (options_.space.recompute) {
+        time_with(type, q, Recompute::selective, values);
+        time_with(type, q, Recompute::full, values);
+      }
+      return values;
+    });
+  }
+
+  // The optimizer's whole step over as many elements.
+  std::optional<double> update(std::int64_t elements) {
+    const auto found = bench_.run(fmt::format("update {}", elements), [&] {
+      const auto alone = std::shared_ptr<comm::Group>(comm::dry_group(0, 1));
+      parallel::FlatBuffer buffer("update", {{.begin = 0, .end = elements}}, Zero::none, alone,
+                                  numerics_);
+      std::vector<parallel::FlatBuffer*> buffers = {&buffer};
+      std::int64_t step = 0;
+      return Values{bench_.time([&] {
+        train::gradient_norm(buffers, *alone);
+        train::adamw_step(buffers, {}, 1e-4, ++step, 0.5);
+        buffer.publish();
+        buffer.zero_gradients();
+      })};
+    });
+    return found ? std::optional((*found)[0]) : std::nullopt;
+  }
+
+ private:
+  // As many blocks as leave most of the memory free.
+  int blocks(int type, const LayerQuestion& q) const {
+    const LayerShape& shape = model_.types[static_cast<std::size_t>(type)].shape;
+    const int split = q.kind == TensorKind::megatron ? q.tp : 1;
+    const Bytes kept = saved_bytes(shape, Recompute::none, options_.precision);
+    const std::int64_t one = kStateBytes * parameters_per_rank(shape, split, 1) +
+                             scaled(kept, static_cast<double>(q.samples) / (q.tp * q.cp)).value();
+    const auto there = std::ranges::count(model_.layers, type);
+    return static_cast<int>(std::clamp<std::int64_t>(memory_.value() / 4 / one, 1,
+                                                     std::min<std::int64_t>(kMostBlocks, there)));
+  }
+
+  void time_with(int type, const LayerQuestion& q, Recompute recompute, Values& values) {
+    ops::release_cached(bench_.device());
+    MiniStep mini(model_, q, bench_.world().rank() % (q.tp * q.cp),
+                  {.block_type = type,
+                   .blocks = blocks(type, q),
+                   .recompute = recompute,
+                   .numerics = numerics_});
+    const Values times = bench_.time_parts([&] {
+      const MiniStep::Times t = mini.step();
+      return Values{t.embedding_forward, t.embedding_backward, t.block_forward,
+                    t.block_backward,    t.head_forward,       t.head_backward};
+    });
+    const double backward = times[3];
+    const MiniStep::Workspace bytes = mini.workspace();
+    switch (recompute) {
+      case Recompute::none: {
+        values[kEmbeddingForward] = times[0];
+        values[kEmbeddingBackward] = times[1];
+        values[kBlockForward] = times[2];
+        values[kBlockBackward] = backward;
+        values[kHeadForward] = times[4];
+        values[kHeadBackward] = times[5];
+        values[kEmbeddingWorkspace] = bytes.embedding;
+        values[kBlockWorkspace] = bytes.block;
+        values[kHeadWorkspace] = bytes.head;
+        const Values halves = bench_.time_parts([&] {
+          const MiniStep::Halves h = mini.split_step();
+          return Values{h.input, h.weight};
+        });
+        values[kBlockInput] = halves[0];
+        values[kBlockWeight] = halves[1];
+        return;
+      }
+      case Recompute::selective:
+        values[kBlockSelective] = backward;
+        values[kBlockWorkspaceSelective] = bytes.block;
+        return;
+      case Recompute::full:
+        values[kBlockFull] = backward;
+        values[kBlockWorkspaceFull] = bytes.block;
+        return;
+    }
+  }
+
+  Bench& bench_;
+  const Model& model_;
+  const ModelOptions& options_;
+  Bytes memory_;
+  parallel::Numerics numerics_;
+};
+
+std::optional<Bytes> counted(double bytes) {
+  if (bytes < 0) return std::nullopt;
+  return Bytes(static_cast<std::int64_t>(bytes));
+}
+
+ComputeSample sample_of(const LayerQuestion& q, std::int64_t tokens) {
+  ComputeSample sample;
+  sample.samples = static_cast<double>(q.samples);
+  sample.sequence = tokens;
+  sample.split = q.tp;
+  sample.kind = q.kind;
+  sample.context = q.cp;
+  return sample;
+}
+
+ComputeSample block_sample(const LayerQuestion& q, std::int64_t tokens, const Values& v) {
+  ComputeSample sample = sample_of(q, tokens);
+  sample.forward = Seconds(v[kBlockForward]);
+  // The halves say how backward divides, the pass in one go how long it takes.
+  const double share = v[kBlockInput] / (v[kBlockInput] + v[kBlockWeight]);
+  sample.backward_input = Seconds(share * v[kBlockBackward]);
+  sample.backward_weight = Seconds((1 - share) * v[kBlockBackward]);
+  const auto more = [&](double backward) -> std::optional<Seconds> {
+    if (backward < 0) return std::nullopt;
+    return Seconds(std::max(0.0, backward - v[kBlockBackward]));
+  };
+  sample.selective = more(v[kBlockSelective]);
+  sample.full = more(v[kBlockFull]);
+  sample.workspace = counted(v[kBlockWorkspace]);
+  sample.workspace_selective = counted(v[kBlockWorkspaceSelective]);
+  sample.workspace_full = counted(v[kBlockWorkspaceFull]);
+  return sample;
+}
+
+// An embedding's backward is its table's gradient; a head's makes that of its matrix in forward.
+ComputeSample embedding_sample(const LayerQuestion& q, std::int64_t tokens, const Values& v) {
+  ComputeSample sample = sample_of(q, tokens);
+  sample.forward = Seconds(v[kEmbeddingForward]);
+  sample.backward_input = Seconds(0);
+  sample.backward_weight = Seconds(v[kEmbeddingBackward]);
+  sample.workspace = counted(v[kEmbeddingWorkspace]);
+  return sample;
+}
+ComputeSample head_sample(const LayerQuestion& q, std::int64_t tokens, const Values& v) {
+  ComputeSample sample = sample_of(q, tokens);
+  sample.forward = Seconds(v[kHeadForward]);
+  sample.backward_input = Seconds(v[kHeadBackward]);
+  sample.backward_weight = Seconds(0);
+  sample.workspace = counted(v[kHeadWorkspace]);
+  return sample;
+}
+
+std::vector<int> block_types(const Model& model) {
+  std::vector<int> types;
+  for (std::size_t layer = 1; layer + 1 < model.layers.size(); ++layer)
+    if (std::ranges::find(types, model.layers[layer]) == types.end())
+      types.push_back(model.layers[layer]);
+  return types;
+}
+
+// From what a wide plan leaves a rank of one layer to what one rank holds of all it can hold.
+std::vector<std::int64_t> update_sizes(const Model& model, Bytes memory) {
+  std::vector<std::int64_t> sizes;
+  const std::int64_t most = std::min(parameters(model), memory.value() / 2 / kStateBytes);
+  for (std::int64_t size = 1 << 18; size < most; size *= 8) sizes.push_back(size);
+  sizes.push_back(std::max<std::int64_t>(most, 1));
+  return sizes;
+}
+
+}  // namespace
+
+ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
+                        const ModelOptions& options) {
+  const at::NoGradGuard no_grad;
+  models::require_supported(model);
+  const Cluster& cluster = *profile.cluster;
+  Bytes memory = cluster.device_types.front().memory;
+  if (options.memory > Bytes()) memory = std::min(memory, options.memory);
+  const Questions questions = layer_questions(model, cluster,
+                                              {.global_batch = options.global_batch,
+                                               .precision = options.precision,
+                                               .memory = memory,
+                                               .space = options.space});
+  const std::vector<int> types = block_types(model);
+  const std::vector<std::int64_t> sizes = update_sizes(model, memory);
+  const auto asked = static_cast<int>(questions.asked.size() * types.size());
+  bench.expect(asked + static_cast<int>(sizes.size()));
+
+  Measuring measuring(bench, model, options, memory);
+  std::map<int, MeasuredLayer> layers;
+  const auto add = [&](int type, ComputeSample sample) {
+    MeasuredLayer& layer = layers[type];
+    layer.type = model.types[static_cast<std::size_t>(type)].name;
+    layer.compute.push_back(sample);
+  };
+  const int embedding = model.layers.front(), head = model.layers.back();
+  ModelCost cost{questions.possible, questions.reachable, 0};
+  for (const int type : types) {
+    std::optional<LayerQuestion> long_one;  // more samples of this split need no measuring
+    for (const LayerQuestion& q : questions.asked) {
+      if (long_one && long_one->kind == q.kind && long_one->tp == q.tp && long_one->cp == q.cp)
+        continue;
+      const auto found = measuring.measure(type, q);
+      if (!found) continue;
+      ++cost.measured;
+      const Values& v = *found;
+      add(type, block_sample(q, model.types[static_cast<std::size_t>(type)].shape.tokens, v));
+      if (type == types.front()) {
+        add(embedding, embedding_sample(q, model.sequence, v));
+        add(head, head_sample(q, model.sequence, v));
+      }
+      const bool is_long = v[kBlockForward] + v[kBlockBackward] > kLongPass;
+      long_one = is_long ? std::optional(q) : std::nullopt;
+    }
+  }
+  for (const auto& [type, layer] : layers) profile.layers.push_back(layer);
+  for (const std::int64_t size : sizes)
+    if (const auto seconds = measuring.update(size))
+      profile.updates.push_back({size, Seconds(*seconds)});
+  ops::release_cached(bench.device());
+  profile.model = model;
+  profile.precision = options.precision;
+  profile.gradient_precision = options.gradient_precision;
+  return cost;
+}
+
+}  // namespace braid::measure

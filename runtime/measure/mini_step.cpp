@@ -1,0 +1,189 @@
+#include "runtime/measure/mini_step.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
+
+#include <algorithm>
+
+#include "runtime/comm/dry.h"
+#include "runtime/ops/device.h"
+
+namespace braid::measure {
+
+namespace {
+
+using ops::Mark;
+
+Model cut_down(const Model& model, const MiniOptions& options) {
+  Model small = model;
+  small.layers = {model.layers.front()};
+  small.layers.insert(small.layers.end(), static_cast<std::size_t>(options.blocks),
+                      options.block_type);
+  small.layers.push_back(model.layers.back());
+  return small;
+}
+
+// One stage of the ranks that share a sample.
+Plan plan_of(const Model& model, const LayerQuestion& question, const MiniOptions& options) {
+  Plan plan;
+  plan.model = cut_down(model, options);
+  plan.cluster.device_types.emplace_back();
+  plan.cluster.groups.push_back(
+      {.count = 1, .device_type = 0, .devices = question.tp * question.cp, .inside = {}});
+  plan.global_batch = question.samples;
+  const Strategy outside{.tp = question.tp, .tp_kind = question.kind, .cp = question.cp};
+  Strategy block = outside;
+  block.recompute = options.recompute;
+  StagePlan stage;
+  stage.chunks = {{0, plan.model.num_layers()}};
+  stage.strategies.assign(static_cast<std::size_t>(plan.model.num_layers()), block);
+  stage.strategies.front() = stage.strategies.back() = outside;
+  plan.stages.push_back(std::move(stage));
+  return plan;
+}
+
+double bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
+}
+
+}  // namespace
+
+// What one micro-batch leaves between forward and backward.
+struct MiniStep::Flight {
+  std::vector<parallel::Saved> saved;
+  std::vector<parallel::WeightWork> work;
+};
+
+MiniStep::MiniStep(const Model& model, const LayerQuestion& question, int rank,
+                   const MiniOptions& options)
+    : options_(options),
+      world_(comm::dry_group(rank, question.tp * question.cp)),
+      groups_(*world_) {
+  const Plan plan = plan_of(model, question, options);
+  model_ = models::build(plan, rank, options.numerics, groups_, {});
+  layers_ = model_.all();
+  // Numbers of the usual size: a device that multiplies zeros draws less power and runs faster.
+  for (parallel::Layer* layer : layers_)
+    for (parallel::FlatBuffer* buffer : layer->parameters().buffers())
+      at::Tensor(buffer->weights()).normal_(0, 0.02);
+}
+
+parallel::Feed MiniStep::feed(const parallel::Layer& layer) const {
+  parallel::Feed feed;
+  const parallel::Site& site = layer.site();
+  if (&layer != model_.embedding && &layer != model_.head) return feed;
+  feed.ids = feed.labels =
+      at::randint(site.shape.vocab, {parallel::count(site.inner_tokens()), site.samples}, at::kLong)
+          .to(options_.numerics.device);
+  feed.loss_scale = 1e-3;
+  return feed;
+}
+
+at::Tensor MiniStep::run(std::size_t layer, const at::Tensor& x, Flight& flight) {
+  parallel::Layer& one = *layers_[layer];
+  one.parameters().wait_weights();
+  if (one.gradients_in_forward()) one.parameters().begin_gradients();
+  return one.forward(x, feed(one), flight.saved[layer]);
+}
+
+MiniStep::Times MiniStep::step() {
+  const at::Device device = options_.numerics.device;
+  const std::size_t last = layers_.size() - 1;
+  Flight flight{std::vector<parallel::Saved>(layers_.size()), {}};
+  std::vector<Mark> marks;
+  const auto mark = [&] { marks.push_back(Mark::now(device)); };
+  const auto backward = [&](std::size_t layer, const at::Tensor& dy) {
+    parallel::WeightWork at_once = parallel::WeightWork::at_once();
+    layers_[layer]->parameters().begin_gradients();
+    at::Tensor dx = layers_[layer]->backward(dy, {}, flight.saved[layer], at_once);
+    flight.saved[layer] = {};
+    return dx;
+  };
+  mark();
+  at::Tensor x = run(0, {}, flight);
+  mark();
+  for (std::size_t layer = 1; layer < last; ++layer) x = run(layer, x, flight);
+  mark();
+  run(last, x, flight);
+  mark();
+  at::Tensor gradient = backward(last, {});
+  mark();
+  for (std::size_t layer = last; --layer > 0;) gradient = backward(layer, gradient);
+  mark();
+  backward(0, gradient);
+  mark();
+  ops::synchronise(device);
+  const auto part = [&](std::size_t i) { return marks[i + 1].since(marks[i]); };
+  return {.embedding_forward = part(0),
+          .embedding_backward = part(5),
+          .block_forward = part(1) / options_.blocks,
+          .block_backward = part(4) / options_.blocks,
+          .head_forward = part(2),
+          .head_backward = part(3)};
+}
+
+MiniStep::Halves MiniStep::split_step() {
+  const at::Device device = options_.numerics.device;
+  const std::size_t last = layers_.size() - 1;
+  Flight flight{std::vector<parallel::Saved>(layers_.size()),
+                std::vector<parallel::WeightWork>(layers_.size())};
+  at::Tensor x = run(0, {}, flight);
+  for (std::size_t layer = 1; layer < last; ++layer) x = run(layer, x, flight);
+  at::Tensor gradient = x;  // of the right shape
+  const Mark begin = Mark::now(device);
+  for (std::size_t layer = last; --layer > 0;)
+    gradient = layers_[layer]->backward(gradient, {}, flight.saved[layer], flight.work[layer]);
+  const Mark middle = Mark::now(device);
+  for (std::size_t layer = last; --layer > 0;) {
+    layers_[layer]->parameters().begin_gradients();
+    flight.work[layer].run();
+  }
+  const Mark end = Mark::now(device);
+  ops::synchronise(device);
+  return {.input = middle.since(begin) / options_.blocks,
+          .weight = end.since(middle) / options_.blocks};
+}
+
+template <class Pass>
+double MiniStep::bytes_beyond(const at::Tensor& enters, Pass pass) {
+  const at::Device device = options_.numerics.device;
+  const auto before = ops::allocated(device);
+  if (!before) return -1;
+  ops::reset_peak(device);
+  const double kept = pass();
+  const double peak = static_cast<double>(*ops::peak_allocated(device));
+  // What enters is kept in forward and counted there; in backward it is short-lived itself.
+  return peak - (static_cast<double>(*before) - bytes_of(enters)) - kept;
+}
+
+MiniStep::Workspace MiniStep::workspace() {
+  const std::size_t last = layers_.size() - 1;
+  Flight flight{std::vector<parallel::Saved>(layers_.size()), {}};
+  std::vector<double> most(layers_.size(), -1);
+  at::Tensor x;
+  for (std::size_t layer = 0; layer <= last; ++layer) {
+    const at::Tensor enters = x;
+    x.reset();
+    most[layer] = bytes_beyond(enters, [&] {
+      x = run(layer, enters, flight);
+      return static_cast<double>(flight.saved[layer].bytes());
+    });
+  }
+  at::Tensor gradient;
+  for (std::size_t layer = last + 1; layer-- > 0;) {
+    const at::Tensor enters = std::exchange(gradient, {});
+    most[layer] = std::max(most[layer], bytes_beyond(enters, [&] {
+                             parallel::WeightWork at_once = parallel::WeightWork::at_once();
+                             layers_[layer]->parameters().begin_gradients();
+                             gradient =
+                                 layers_[layer]->backward(enters, {}, flight.saved[layer], at_once);
+                             return 0.0;
+                           }));
+    flight.saved[layer] = {};
+  }
+  const auto blocks = std::ranges::subrange(most.begin() + 1, most.end() - 1);
+  return {
+      .embedding = most.front(), .block = *std::ranges::max_element(blocks), .head = most.back()};
+}
+
+}  // namespace braid::measure
