@@ -4,19 +4,30 @@
 #include "planner/core/error.h"
 
 namespace braid::cli {
+namespace {
 
-void add_train(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("train", "run a plan (this build cannot)");
+void add_absent(CLI::App& app, Run& run, const std::string& name, const char* text) {
+  CLI::App* verb = app.add_subcommand(name, text);
   verb->allow_extras();
-  verb->footer("\nExample:\n  braid train --plan plan.json");
-  verb->callback([&run] {
-    run = []() -> int {
-      throw Error({.what = "this build has no runtime, so that it plans and does not train",
-                   .where = "braid train",
+  verb->footer("\nExample:\n  braid " + name);
+  verb->callback([name, &run] {
+    run = [name]() -> int {
+      throw Error({.what = "this build has no runtime, so that it plans and runs nothing",
+                   .where = "braid " + name,
                    .fix = "install the torch package, configure with -DBRAID_RUNTIME=ON and build "
                           "again"});
     };
   });
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Run& run) {
+  add_absent(app, run, "train", "run a plan (this build cannot)");
+}
+
+void add_profile(CLI::App& app, Run& run) {
+  add_absent(app, run, "profile", "measure this machine (this build cannot)");
 }
 
 }  // namespace braid::cli

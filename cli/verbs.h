@@ -40,5 +40,6 @@ void add_check(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);
 void add_import(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
+void add_profile(CLI::App& app, Run& run);
 
 }  // namespace braid::cli

@@ -65,12 +65,12 @@ void expect_launch(const std::optional<comm::Launch>& launch, BackendKind backen
     fail("torchrun gives no connections of MPI", fmt::format("start with mpirun -n {}", devices));
   if (backend == BackendKind::mpi && !launch)
     fail("no launcher started this process",
-         fmt::format("start with 'mpirun -n {} braid train …' or srun, or choose the backend "
+         fmt::format("start with 'mpirun -n {} braid …' or srun, or choose the backend "
                      "in_process",
                      devices));
   if (backend == BackendKind::nccl && !launch && devices > 1)
     fail("no launcher started this process",
-         fmt::format("start with 'torchrun --no-python --nproc-per-node N braid train …', srun or "
+         fmt::format("start with 'torchrun --no-python --nproc-per-node N braid …', srun or "
                      "mpirun, {} processes in all",
                      devices));
 }

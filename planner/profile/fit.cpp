@@ -15,6 +15,17 @@ Line fit_line(std::span<const std::pair<double, double>> points) {
   return {slope, (y - slope * x) / n};
 }
 
+Line fit_relative_line(std::span<const std::pair<double, double>> points) {
+  double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [at, value] : points) {
+    const double weight = 1 / (value * value);
+    w += weight, x += weight * at, y += weight * value;
+    xx += weight * at * at, xy += weight * at * value;
+  }
+  const double slope = (w * xy - x * y) / (w * xx - x * x);
+  return {slope, (y - slope * x) / w};
+}
+
 double fit_polynomial(std::span<const std::pair<double, double>> points, std::size_t degree,
                       double at) {
   const std::size_t n = degree + 1;

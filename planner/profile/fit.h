@@ -20,6 +20,9 @@ using Points = std::vector<std::pair<double, double>>;
 
 // Least squares; needs two different x.
 Line fit_line(std::span<const std::pair<double, double>> points);
+// The same of relative errors, for y > 0 over many powers of ten: the largest do not drown the
+// others, so that the offset is told by the small ones.
+Line fit_relative_line(std::span<const std::pair<double, double>> points);
 // Least-squares polynomial of `degree`, evaluated at `at`.
 double fit_polynomial(std::span<const std::pair<double, double>> points, std::size_t degree,
                       double at);

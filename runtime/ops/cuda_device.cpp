@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <chrono>
 
 #include "runtime/ops/device.h"
@@ -58,7 +59,9 @@ std::optional<DeviceFacts> device_facts(c10::Device device) {
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index_of(device)));
   std::size_t free = 0, all = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &all));
-  return DeviceFacts{properties.name, static_cast<std::int64_t>(all),
+  std::array<char, 32> bus{};
+  C10_CUDA_CHECK(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index_of(device)));
+  return DeviceFacts{properties.name, bus.data(), static_cast<std::int64_t>(all),
                      static_cast<std::int64_t>(free)};
 }
 

@@ -24,6 +24,7 @@ void release_cached(c10::Device device);
 
 struct DeviceFacts {
   std::string name;
+  std::string bus;          // where it sits in its host: ranks with equal ones share it
   std::int64_t memory = 0;  // bytes, all of it
   std::int64_t free = 0;    // bytes that this process could still take
 };

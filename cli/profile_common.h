@@ -1,0 +1,43 @@
+#pragma once
+// What the verbs that measure share: a bench with its journal, progress, the file at the end.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "cli/world.h"
+#include "runtime/measure/bench.h"
+
+namespace braid::cli {
+
+// Flags as they were typed.
+struct ProfileFlags {
+  WorldFlags world;
+  std::string out, precision, limit;
+};
+void add_profile_flags(const Options& option, ProfileFlags& flags);
+// What was typed, else bf16 on GPUs and fp32 on CPUs.
+Precision read_precision(const ProfileFlags& flags, const Place& place);
+
+// `facts` and `what` (a line that says what is measured) tell whether an earlier run's journal,
+// beside the file to write, is of the same measurement. Collective.
+measure::Bench open_bench(comm::Group& world, c10::Device device, const ProfileFlags& flags,
+                          const Place& place, std::vector<Fact> facts, const std::string& what);
+
+// Writes the profile, on rank 0. The journal goes unless the limit left something out.
+void finish_bench(measure::Bench& bench, const ProfileFlags& flags, const Profile& profile);
+// How noisy it was, what was left out, and how long it took.
+std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
+                         const Profile& profile, Seconds took);
+
+// "[#####.....]  61/128  all_gather 4x1 32768  eta 12s", over and over on a terminal, a line every
+// few seconds elsewhere. `now` is a clock, in seconds.
+std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, bool terminal,
+                                                               std::function<double()> now);
+
+// braid profile hardware
+void add_profile_hardware(CLI::App& profile, Run& run);
+std::string hardware_text(const Profile& profile, const RenderOptions& look);
+
+}  // namespace braid::cli

@@ -1,0 +1,164 @@
+// Collectives and messages over sizes, in every group that a plan can ask for. All groups of a
+// shape talk at once, as they do in training.
+
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "planner/core/error.h"
+#include "runtime/measure/hardware_parts.h"
+#include "runtime/measure/shapes.h"
+#include "runtime/ops/device.h"
+#include "runtime/parallel/collectives.h"
+
+namespace braid::measure {
+
+namespace {
+
+constexpr double kLongest = 0.5;  // seconds of one operation
+constexpr const char* kName = "measured";
+
+// One operation on tensors of its own, over and over.
+class Operation {
+ public:
+  // `bytes` is about what CollectiveSample means by it: rounded so that ranks share it evenly.
+  Operation(Collective op, Bytes bytes, int ranks, at::ScalarType type)
+      : op_(op), ranks_(ranks), type_(type) {
+    const std::int64_t element = static_cast<std::int64_t>(c10::elementSize(type));
+    const std::int64_t shares = op == Collective::point_to_point ? 1 : ranks;
+    share_ = std::max<std::int64_t>(1, bytes.value() / element / shares);
+    bytes_ = Bytes(share_ * shares * element);
+  }
+  Bytes bytes() const { return bytes_; }
+
+  void prepare(c10::Device device) {
+    const auto options = at::TensorOptions(device).dtype(type_);
+    const bool in_place = op_ == Collective::all_reduce || op_ == Collective::point_to_point;
+    const bool gathers = op_ == Collective::all_gather;
+    const bool scatters = op_ == Collective::reduce_scatter;
+    const std::int64_t whole = op_ == Collective::point_to_point ? share_ : share_ * ranks_;
+    in_ = at::zeros({gathers ? share_ : whole}, options);
+    out_ = in_place ? in_ : at::zeros({scatters ? share_ : whole}, options);
+  }
+
+  void run(comm::Group& group) const {
+    const comm::Buffer in = parallel::buffer_of(in_), out = parallel::buffer_of(out_);
+    switch (op_) {
+      case Collective::all_reduce:
+        return group.all_reduce(out, comm::Reduction::sum, kName).wait();
+      case Collective::all_gather:
+        return group.all_gather(in, out, kName).wait();
+      case Collective::reduce_scatter:
+        return group.reduce_scatter(in, out, comm::Reduction::sum, kName).wait();
+      case Collective::all_to_all: {
+        const std::vector<std::int64_t> even(static_cast<std::size_t>(ranks_), share_);
+        return group.all_to_all(in, even, out, even, kName).wait();
+      }
+      case Collective::point_to_point:
+        return there_and_back(group, out);
+    }
+  }
+  // Operations of one run().
+  double count() const { return op_ == Collective::point_to_point ? 2 : 1; }
+
+ private:
+  // A sender on a CPU does not learn when its message arrived: an answer says so.
+  static void there_and_back(comm::Group& group, comm::Buffer buffer) {
+    const int other = 1 - group.rank();
+    if (group.rank() == 0) group.send(buffer, other, kName).wait();
+    group.receive(buffer, other, kName).wait();
+    if (group.rank() == 1) group.send(buffer, other, kName).wait();
+  }
+
+  Collective op_;
+  int ranks_;
+  at::ScalarType type_;
+  std::int64_t share_ = 1;  // elements
+  Bytes bytes_;
+  at::Tensor in_, out_;
+};
+
+bool reduces(Collective op) {
+  return op == Collective::all_reduce || op == Collective::reduce_scatter;
+}
+
+void sweep(const HardwareTask& task, ShapeGroups& groups, Collective op, Profile& profile) {
+  Bench& bench = task.bench;
+  const GroupShape shape = groups.shape();
+  const Precision precision =
+      reduces(op) ? task.options.gradient_precision : task.options.precision;
+  const std::vector<Bytes> sizes = message_sizes(std::min(task.options.largest_message, task.room));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    Operation operation(op, sizes[i], shape.size, task.type_of(precision));
+    const auto seconds = bench.run(
+        fmt::format("{} {}x{} {}", name_of(op), shape.size, shape.stride, sizes[i].value()), [&] {
+          comm::Group* group = groups.mine();
+          if (group != nullptr) operation.prepare(bench.device());
+          const double time = bench.time([&] {
+            if (group != nullptr) operation.run(*group);
+          });
+          return std::vector<double>{
+              group == nullptr ? 0 : task.among(groups.members(), time / operation.count())};
+        });
+    if (!seconds) continue;
+    const Seconds time(std::max(seconds->front(), 1e-9));
+    profile.collectives.push_back({op, shape.size, shape.stride, operation.bytes(), time});
+    const bool more = i + 1 < sizes.size();
+    if (more && time.value() * (sizes[i + 1] / sizes[i]) > kLongest) {
+      bench.expect(-static_cast<int>(sizes.size() - i - 1));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+int ShapeGroups::members() const {
+  const int block = shape_.size * shape_.stride;
+  return world_.size() / block * block;
+}
+
+comm::Group* ShapeGroups::mine() {
+  if (!made_) {
+    const int rank = world_.rank();
+    const int place = rank / shape_.stride % shape_.size;
+    group_ = world_.split(rank < members() ? rank - place * shape_.stride : -1, rank,
+                          fmt::format("{}x{}", shape_.size, shape_.stride));
+    made_ = true;
+  }
+  return group_.get();
+}
+
+void measure_collectives(const HardwareTask& task, Profile& profile) {
+  constexpr Collective kCollectives[] = {Collective::all_gather, Collective::reduce_scatter,
+                                         Collective::all_reduce, Collective::all_to_all};
+  comm::Group& world = task.bench.world();
+  const std::vector<GroupShape> shapes = group_shapes(world.size());
+  std::vector<int> distances = message_distances(world.size());
+  const auto sizes = message_sizes(std::min(task.options.largest_message, task.room)).size();
+  task.bench.expect(
+      static_cast<int>((std::size(kCollectives) * shapes.size() + distances.size()) * sizes));
+  for (const GroupShape& shape : shapes) {
+    ShapeGroups groups(world, shape);
+    for (const Collective op : kCollectives) sweep(task, groups, op, profile);
+    if (shape.size == 2 && std::erase(distances, shape.stride) > 0)
+      sweep(task, groups, Collective::point_to_point, profile);
+    ops::release_cached(task.bench.device());
+  }
+  for (const int distance : distances) {
+    ShapeGroups groups(world, {2, distance});
+    sweep(task, groups, Collective::point_to_point, profile);
+  }
+}
+
+std::optional<Line> message_line(const Profile& profile, Collective op, GroupShape group) {
+  Points points;
+  for (const CollectiveSample& s : profile.collectives)
+    if (s.op == op && s.ranks == group.size && s.stride == group.stride)
+      points.emplace_back(static_cast<double>(s.bytes.value()), s.seconds.value());
+  if (points.size() < 2) return std::nullopt;
+  return fit_relative_line(points);
+}
+
+}  // namespace braid::measure
