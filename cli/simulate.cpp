@@ -27,7 +27,7 @@ int run_simulate(const SimulateFlags& flags) {
   const Plan plan = read_plan(flags.plan);  // reading verifies
   const Simulation simulation =
       simulate(plan.shape, stage_times(plan.prediction), {.events = true});
-  if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, plan.shape));
+  if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, plan));
   if (format == Format::json) {
     print(simulation_json(simulation));
     return kOk;

@@ -67,6 +67,11 @@ train::TrainOptions read_options(const TrainFlags& flags) {
     throw Error({.what = "there is no folder for TensorBoard's file",
                  .where = "--tensorboard",
                  .fix = "add --metrics FOLDER"});
+  options.trace = flags.trace;
+  if (!flags.trace.empty() && options.steps < 2)
+    throw Error({.what = "the first step warms up and is never recorded",
+                 .where = "--trace",
+                 .fix = "take --steps 2 or more"});
   options.progress.every_steps = read_count(flags.log_every, "--log-every").value_or(0);
   return options;
 }
@@ -74,6 +79,7 @@ train::TrainOptions read_options(const TrainFlags& flags) {
 int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& launch) {
   train::TrainOptions options = read_options(flags);
   if (!flags.json.empty()) expect_writable(flags.json, "--json");
+  if (!flags.trace.empty()) expect_writable(flags.trace, "--trace");
   const Plan plan = read_plan(flags.plan);  // reading verifies
   models::require_supported(plan.model);
   if (flags.dry_run) return launch && launch->rank > 0 ? kOk : run_dry(plan, flags, options);
@@ -108,12 +114,14 @@ void add_train(CLI::App& app, Run& run) {
   option("--beta2", flags->beta2, "X", "AdamW's (default 0.95)");
   option("--dropout", flags->dropout, "P", "of what a sub-layer adds (default 0)");
 
-  option("--metrics", flags->metrics, "FOLDER", "write metrics.jsonl there");
+  option("--metrics", flags->metrics, "FOLDER", "write metrics.jsonl and report.json there");
   verb->add_flag("--tensorboard", flags->tensorboard, "and TensorBoard's event file");
   option("--log-every", flags->log_every, "N", "a line every N steps, besides one every 10 s");
   verb->add_flag("--dry-run", flags->dry_run,
                  "train nothing: play a step without memory, and show what each stage would hold");
-  option("--json", flags->json, "FILE", "write the closing table as JSON too");
+  option("--json", flags->json, "FILE", "write the closing tables as JSON too");
+  option("--trace", flags->trace, "FILE",
+         "write a timeline of the last steps, for Perfetto or chrome://tracing");
   verb->footer(
       "\nExamples:\n  braid train --plan plan.json --steps 100 --metrics run1\n"
       "  mpirun -n 4 braid train --plan plan.json --data text:book.txt\n"

@@ -6,6 +6,7 @@
 #include "cli/world.h"
 #include "planner/core/json.h"
 #include "planner/explain/layout.h"
+#include "planner/explain/run_report.h"
 #include "planner/plan/plan.h"
 #include "runtime/train/trainer.h"
 
@@ -18,7 +19,7 @@ struct TrainFlags {
   std::string steps = "100", seed = "1", log_every;
   std::string rate = "3e-4", schedule = "constant", warmup = "0", decay, minimum = "0";
   std::string clip = "1", weight_decay = "0.1", beta1 = "0.9", beta2 = "0.95", dropout = "0";
-  std::string metrics, json;
+  std::string metrics, json, trace;
   bool tensorboard = false, dry_run = false;
 };
 
@@ -31,12 +32,12 @@ int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
 int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions& options);
 
 // Predicted against measured.
-std::string report_text(const Plan& plan, const train::TrainReport& report,
-                        const RenderOptions& look);
-Json report_json(const Plan& plan, const train::TrainReport& report);
+std::string report_text(const RunReport& report, const RenderOptions& look);
+// Where a step goes, of the stage that works longest. Empty where nothing was recorded.
+std::string terms_text(const RunReport& report);
 // What every stage holds beside what the plan says it holds. A term that differs is marked.
-std::string memory_text(const Plan& plan, const std::vector<train::HeldMemory>& stages,
+std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages,
                         const RenderOptions& look);
-Json memory_json(const Plan& plan, const std::vector<train::HeldMemory>& stages);
+Json memory_json(const Plan& plan, const std::vector<HeldMemory>& stages);
 
 }  // namespace braid::cli

@@ -6,140 +6,117 @@
 
 #include "cli/train.h"
 #include "planner/core/text.h"
-#include "planner/explain/summary.h"
 
 namespace braid::cli {
 namespace {
 
-using train::HeldMemory;
+// Below this share of the step a term is noise.
+constexpr double kNoise = 5e-4;
 
-struct Term {
-  const char* name;
-  Bytes HeldMemory::*held;
-  Bytes MemoryParts::*planned;
-};
-constexpr Term kTerms[] = {
-    {"weights", &HeldMemory::weights, &MemoryParts::weights},
-    {"gradients", &HeldMemory::gradients, &MemoryParts::gradients},
-    {"optimizer", &HeldMemory::optimizer, &MemoryParts::optimizer},
-    {"activations", &HeldMemory::activations, &MemoryParts::activations},
-};
-
-// A stage's terms beside each other. Equal rows of neighbouring stages become one.
 struct Row {
-  std::vector<Bytes> held, planned;  // by term, then their sum
-  std::optional<Bytes> allocated, planned_peak;
-  bool operator==(const Row&) const = default;
+  std::string name;
+  std::optional<Seconds> predicted, measured;
+  std::optional<Seconds> predicted_hidden, measured_hidden;
 };
 
-Row row_of(const Plan& plan, const HeldMemory& held, std::size_t stage) {
-  Row row;
-  const StagePrediction& prediction = plan.prediction.stages[stage];
-  const MemoryParts parts = memory_parts(prediction);
-  Bytes planned_total;
-  for (const Term& term : kTerms) {
-    row.held.push_back(held.*term.held);
-    row.planned.push_back(parts.*term.planned);
-    planned_total += row.planned.back();
+std::vector<Row> rows_of(const StageReport& stage) {
+  const StepTerms none;
+  const StepTerms& measured = *stage.measured;
+  const StepTerms& predicted = stage.predicted ? *stage.predicted : none;
+  const Seconds noise = kNoise * std::max(measured.step(), predicted.step());
+  std::vector<Row> rows;
+  const auto matters = [&](Seconds a, Seconds b) { return std::max(a, b) > noise; };
+  const auto plain = [&](const PlainTerm& term) {
+    const Seconds p = predicted.*term.member, m = measured.*term.member;
+    if (matters(p, m)) rows.push_back({term.name, p, m, std::nullopt, std::nullopt});
+  };
+  plain(kPlainTerms.front());
+  for (const CommTerm& term : kCommTerms) {
+    const CommTime p = predicted.*term.member, m = measured.*term.member;
+    if (matters(p.exposed, m.exposed) || matters(p.hidden, m.hidden))
+      rows.push_back({term.name, p.exposed, m.exposed, p.hidden, m.hidden});
   }
-  row.held.push_back(held.total());
-  row.planned.push_back(planned_total);
-  row.allocated = held.allocated;
-  if (held.allocated) row.planned_peak = prediction.allocated();
-  return row;
+  for (std::size_t i = 1; i < kPlainTerms.size(); ++i) plain(kPlainTerms[i]);
+  rows.push_back({"step", predicted.step(), measured.step(), std::nullopt, std::nullopt});
+  return rows;
 }
 
-std::string range(int first, int last) {
-  return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+std::string time_text(const std::optional<Seconds>& time) {
+  if (!time) return "";
+  return *time > Seconds(0) ? format_seconds(*time) : "-";
 }
 
-std::string optional_bytes(const std::optional<Bytes>& size) {
-  return size ? format_bytes(*size) : "";
+std::string ratio_text(const Row& row) {
+  if (!row.predicted || !(*row.predicted > Seconds(0))) return "";
+  return fmt::format("{:.2f}", *row.measured / *row.predicted);
 }
 
-void add_row(Table& table, const Row& row, int first, int last, const RenderOptions& look) {
-  std::vector<std::string> held = {range(first, last), "holds"};
-  std::vector<std::string> planned = {"", "planned"};
-  std::string differs;
-  for (std::size_t i = 0; i < row.held.size(); ++i) {
-    held.push_back(format_bytes(row.held[i]));
-    planned.push_back(format_bytes(row.planned[i]));
-    if (row.held[i] == row.planned[i] || i == std::size(kTerms)) continue;
-    const double by = row.planned[i] > Bytes(0) ? row.held[i] / row.planned[i] - 1 : 1;
-    differs += fmt::format("{}{} {}{}", differs.empty() ? "≠ " : ", ", kTerms[i].name,
-                           by > 0 ? "+" : "", format_percent(by));
+bool hides(const Row& row) {
+  return std::max(row.predicted_hidden, row.measured_hidden) > Seconds(0);
+}
+
+std::string stage_text(const StageReport& stage) {
+  Table table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
+  const std::vector<Row> rows = rows_of(stage);
+  const bool any_hidden = std::ranges::any_of(rows, hides);
+  const bool priced = stage.predicted.has_value();
+  table.add({"", priced ? "planned" : "", "measured", priced ? "ratio" : "",
+             any_hidden && priced ? "hidden: planned" : "", any_hidden ? "measured" : ""});
+  for (const Row& row : rows) {
+    const bool hidden = any_hidden && hides(row);
+    table.add({row.name, priced ? time_text(row.predicted) : "", time_text(row.measured),
+               priced ? ratio_text(row) : "",
+               hidden && priced ? time_text(row.predicted_hidden) : "",
+               hidden ? time_text(row.measured_hidden) : ""});
   }
-  held.push_back(optional_bytes(row.allocated));
-  planned.push_back(optional_bytes(row.planned_peak));
-  held.push_back(differs.empty() ? "" : paint(differs, Tone::bad, look));
-  planned.emplace_back();
-  table.add(std::move(held));
-  table.add(std::move(planned));
+  return table.text();
 }
 
-// A plan that was never priced has nothing to compare with.
-bool is_priced(const Plan& plan) { return std::ssize(plan.prediction.stages) == plan.shape.stages; }
+// The stage that works longest, which sets the pace; the others differ in how long they wait.
+std::size_t busiest(const std::vector<StageReport>& stages) {
+  const auto busy = [](const StageReport& stage) {
+    return stage.measured->step() - stage.measured->bubble - stage.measured->transfer.exposed;
+  };
+  return static_cast<std::size_t>(std::ranges::max_element(stages, {}, busy) - stages.begin());
+}
 
 }  // namespace
 
-std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages,
-                        const RenderOptions& look) {
-  if (!is_priced(plan)) return "The plan predicts no memory.\n";
-  std::vector<Row> rows;
-  for (std::size_t stage = 0; stage < stages.size(); ++stage)
-    rows.push_back(row_of(plan, stages[stage], stage));
-  const bool counted =
-      std::ranges::any_of(rows, [](const Row& row) { return row.allocated.has_value(); });
-  Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
-               Align::right, Align::right, Align::left});
-  table.add({"stage", "", "weights", "gradients", "optimizer", "activations", "sum",
-             counted ? "allocator" : "", ""});
-  for (std::size_t first = 0; first < rows.size();) {
-    std::size_t end = first + 1;
-    while (end < rows.size() && rows[end] == rows[first]) ++end;
-    add_row(table, rows[first], static_cast<int>(first), static_cast<int>(end) - 1, look);
-    first = end;
+std::string terms_text(const RunReport& report) {
+  const std::vector<StageReport>& stages = report.stages;
+  if (stages.empty() || !stages.front().measured) return "";
+  const std::size_t slowest = busiest(stages);
+  std::string text = "Where a step goes, on one device";
+  if (stages.size() > 1)
+    text += fmt::format(" of stage {}, the busiest of {}", slowest, stages.size());
+  text += "\n" + stage_text(stages[slowest]);
+  if (stages.size() == 1) return text;
+  Table table({Align::left, Align::right, Align::right, Align::right, Align::right});
+  table.add({"stage", "compute: planned", "measured", "bubble: planned", "measured"});
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const auto planned = [&](Seconds StepTerms::*term) {
+      return stages[i].predicted ? time_text((*stages[i].predicted).*term) : "";
+    };
+    table.add({std::to_string(i), planned(&StepTerms::compute),
+               time_text(stages[i].measured->compute), planned(&StepTerms::bubble),
+               time_text(stages[i].measured->bubble)});
   }
-  return "Memory of one device\n" + table.text();
+  return text + "\n" + table.text();
 }
 
-Json memory_json(const Plan& plan, const std::vector<HeldMemory>& stages) {
-  Json list = Json::array();
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    const HeldMemory& held = stages[stage];
-    Json one = {{"stage", stage}};
-    for (const Term& term : kTerms) one["held_bytes"][term.name] = (held.*term.held).value();
-    if (held.allocated) one["held_bytes"]["allocator"] = held.allocated->value();
-    if (is_priced(plan)) {
-      const MemoryParts parts = memory_parts(plan.prediction.stages[stage]);
-      for (const Term& term : kTerms)
-        one["planned_bytes"][term.name] = (parts.*term.planned).value();
-      one["planned_bytes"]["allocator"] = plan.prediction.stages[stage].allocated().value();
-    }
-    list.push_back(std::move(one));
-  }
-  return list;
-}
-
-std::string report_text(const Plan& plan, const train::TrainReport& report,
-                        const RenderOptions& look) {
+std::string report_text(const RunReport& report, const RenderOptions& look) {
   std::string text = fmt::format("Time of a step   {}", format_seconds(report.step));
-  const Seconds predicted = plan.prediction.iteration;
+  const Seconds predicted = report.plan.prediction.iteration;
   if (predicted > Seconds(0))
     text += fmt::format(" · planned {}: {:.3g} times that", format_seconds(predicted),
                         report.step / predicted);
   if (report.mfu) text += fmt::format(" · MFU {}", format_percent(*report.mfu));
-  return text + "\n\n" + memory_text(plan, report.stages, look);
-}
-
-Json report_json(const Plan& plan, const train::TrainReport& report) {
-  return {{"format", "braid.train_report"},
-          {"version", 1},
-          {"losses", report.losses},
-          {"step_seconds", report.step.value()},
-          {"planned_step_seconds", plan.prediction.iteration.value()},
-          {"mfu", report.mfu ? Json(*report.mfu) : Json()},
-          {"stages", memory_json(plan, report.stages)}};
+  text += "\n\n";
+  if (const std::string terms = terms_text(report); !terms.empty()) text += terms + "\n";
+  std::vector<HeldMemory> held;
+  held.reserve(report.stages.size());
+  for (const StageReport& stage : report.stages) held.push_back(stage.held);
+  return text + memory_text(report.plan, held, look);
 }
 
 }  // namespace braid::cli

@@ -15,6 +15,8 @@
 namespace braid::cli {
 namespace {
 
+constexpr const char* kReportFile = "report.json";
+
 std::string precision_of(const Plan& plan, train::RunPrecision precision) {
   switch (precision) {
     case train::RunPrecision::plan:
@@ -50,10 +52,16 @@ void write_json(const TrainFlags& flags, const Json& json) {
 void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
   options.on_start = [&] { print_headline(plan, place, options); };
-  const train::TrainReport report = train::train(plan, world, options);
+  const train::TrainReport measured = train::train(plan, world, options);
   if (world.rank() > 0) return;
-  write_json(flags, report_json(plan, report));
-  print("\n" + report_text(plan, report, look_of(place)));
+  const RunReport report = train::run_report(plan, measured);
+  const Json json = to_json(report);
+  write_json(flags, json);
+  if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
+  print("\n" + report_text(report, look_of(place)));
+  if (!flags.trace.empty())
+    print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
+                      printable(flags.trace)));
 }
 
 }  // namespace
@@ -75,7 +83,7 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
   constexpr int kFew = 16;
   const int devices = plan.cluster.num_devices();
   const Mesh mesh = plan.mesh();
-  std::vector<train::HeldMemory> ranks(static_cast<std::size_t>(devices));
+  std::vector<HeldMemory> ranks(static_cast<std::size_t>(devices));
   std::vector<bool> played(static_cast<std::size_t>(plan.shape.stages));
   for (int rank = 0; rank < devices; ++rank) {
     const auto stage = static_cast<std::size_t>(stage_of(rank, mesh));
@@ -84,7 +92,7 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
     ranks[static_cast<std::size_t>(rank)] =
         train::dry_run(plan, rank, {.precision = options.precision, .dropout = options.dropout});
   }
-  const std::vector<train::HeldMemory> stages = train::largest_of_stages(ranks, plan);
+  const std::vector<HeldMemory> stages = train::largest_of_stages(ranks, plan);
   write_json(flags,
              {{"format", "braid.dry_run"}, {"version", 1}, {"stages", memory_json(plan, stages)}});
   print(fmt::format("  {} · {} devices\n\n", shape_line(plan), devices) +

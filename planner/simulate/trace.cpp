@@ -2,113 +2,175 @@
 
 #include <fmt/format.h>
 
-#include <utility>
 #include <vector>
 
 #include "planner/core/error.h"
-#include "planner/core/json.h"
+#include "planner/model/layer_name.h"
+#include "planner/plan/step_terms.h"
+#include "planner/simulate/trace_writer.h"
 
 namespace braid {
 namespace {
 
-constexpr int kComputeThread = 0;
-constexpr int kReceiveThread = 1;
-constexpr int kFirstSendThread = 2;
-constexpr double kMicroseconds = 1e6;  // the format's unit of time
-
-std::string label(const Op& op, int chunks) {
-  const auto unit = [&](const char* prefix) {
-    return chunks == 1 ? fmt::format("{}{}", prefix, op.micro_batch)
-                       : fmt::format("{}{} chunk {}", prefix, op.micro_batch, op.chunk);
-  };
-  switch (op.kind) {
-    case OpKind::forward:
-      return unit("F");
-    case OpKind::backward:
-    case OpKind::backward_input:
-      return unit("B");
-    case OpKind::backward_weight:
-      return unit("W");
-    case OpKind::send_activation:
-      return unit("send act ");
-    case OpKind::receive_activation:
-      return unit("receive act ");
-    case OpKind::send_gradient:
-      return unit("send grad ");
-    case OpKind::receive_gradient:
-      return unit("receive grad ");
-    case OpKind::reduce:
-    case OpKind::update:
-      return name_of(op.kind);
-  }
-  internal_failure("an operation without a label", std::source_location::current());
-}
-
-bool is_send(OpKind kind) {
-  return kind == OpKind::send_activation || kind == OpKind::send_gradient;
-}
-bool is_receive(OpKind kind) {
-  return kind == OpKind::receive_activation || kind == OpKind::receive_gradient;
-}
-
-// Viewers nest slices that overlap on one thread, so sends in flight together get threads of their
-// own: the first one that is free.
-class SendThreads {
- public:
-  int place(const SimulationEvent& event) {
-    std::size_t thread = 0;
-    while (thread < free_at_.size() && free_at_[thread] > event.start) ++thread;
-    if (thread == free_at_.size()) free_at_.emplace_back();
-    free_at_[thread] = event.end;
-    return kFirstSendThread + static_cast<int>(thread);
-  }
-  std::size_t count() const { return free_at_.size(); }
-
- private:
-  std::vector<Seconds> free_at_;
+// A part of one pass over a stage's layers, in seconds of the whole stage.
+struct Part {
+  std::optional<CommKind> kind;  // none: compute
+  double seconds = 0;
 };
 
-Json metadata(const char* what, int process, int thread, const std::string& name) {
-  return {
-      {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+std::vector<Part> parts_of(const StagePrediction& stage, OpKind pass) {
+  const LayerTime& t = stage.terms;
+  const Part redistribute{CommKind::redistribute, stage.redistribute / 2};
+  if (pass == OpKind::forward)
+    return {{CommKind::gather, t.forward_gather},   redistribute,
+            {std::nullopt, t.forward_compute},      {CommKind::tensor, t.forward_tensor},
+            {CommKind::context, t.forward_context}, {CommKind::expert, t.forward_expert}};
+  if (pass == OpKind::backward_weight) return {{std::nullopt, t.backward_weight_compute}};
+  const double weights = pass == OpKind::backward ? t.backward_weight_compute : 0;
+  return {{CommKind::gather, t.backward_gather},
+          {std::nullopt, t.recompute + t.backward_input_compute + weights},
+          {CommKind::tensor, t.backward_tensor},
+          {CommKind::context, t.backward_context},
+          {CommKind::expert, t.backward_expert},
+          redistribute};
 }
 
-Json slice(const SimulationEvent& event, int thread, int chunks) {
-  return {{"name", label(event.op, chunks)},
-          {"cat", name_of(event.op.kind)},
-          {"ph", "X"},
-          {"ts", event.start.value() * kMicroseconds},
-          {"dur", (event.end - event.start).value() * kMicroseconds},
-          {"pid", event.stage},
-          {"tid", thread},
-          {"args", {{"micro_batch", event.op.micro_batch}, {"chunk", event.op.chunk}}}};
+// How much of a part falls to a layer, as a weight among the layers of its stage.
+double weight_of(const LayerShape& layer, const Strategy& s, std::optional<CommKind> kind) {
+  if (!kind) return forward_flops(layer).total().value();
+  switch (*kind) {
+    case CommKind::tensor:
+      return s.tp > 1 ? 1 : 0;
+    case CommKind::context:
+      return s.cp > 1 && layer.attention != AttentionKind::none ? 1 : 0;
+    case CommKind::expert:
+      return layer.experts > 0 ? 1 : 0;
+    case CommKind::gather:
+      return s.replicas() > 1 && s.zero >= Zero::gradients ? static_cast<double>(parameters(layer))
+                                                           : 0;
+    case CommKind::redistribute:
+    case CommKind::reduce:
+    case CommKind::transfer:
+    case CommKind::other:
+      return 1;
+  }
+  internal_failure("unknown kind of communication", std::source_location::current());
 }
+
+class StageTrace {
+ public:
+  StageTrace(const Plan& plan, int stage)
+      : plan_(plan),
+        stage_(stage),
+        layers_(layers_of(plan.stages[static_cast<std::size_t>(stage)])) {
+    process_.name = fmt::format("stage {}", stage);
+  }
+
+  void add(const SimulationEvent& event) {
+    switch (event.op.kind) {
+      case OpKind::forward:
+      case OpKind::backward:
+      case OpKind::backward_input:
+      case OpKind::backward_weight:
+        add_layers(event);
+        break;
+      case OpKind::reduce:
+      case OpKind::update:
+        if (event.end > event.start) {
+          auto& track = event.op.kind == OpKind::reduce ? process_.communication : process_.compute;
+          track.push_back({.name = name_of(event.op.kind),
+                           .category = name_of(event.op.kind),
+                           .start = event.start,
+                           .end = event.end});
+        }
+        break;
+      case OpKind::send_activation:
+      case OpKind::receive_activation:
+      case OpKind::send_gradient:
+      case OpKind::receive_gradient:
+        // A receive whose data was there already is no wait worth a slice.
+        if (event.end > event.start)
+          process_.communication.push_back({.name = transfer_label(event.op, plan_.shape.chunks),
+                                            .category = name_of(CommKind::transfer),
+                                            .start = event.start,
+                                            .end = event.end,
+                                            .micro_batch = event.op.micro_batch});
+        break;
+    }
+  }
+
+  const TraceProcess& process() const { return process_; }
+
+ private:
+  // Stages are taken to spread a micro-batch evenly over their chunks, as the simulator does.
+  void add_layers(const SimulationEvent& event) {
+    const StagePrediction& prediction = plan_.prediction.stages[static_cast<std::size_t>(stage_)];
+    const std::vector<Part> parts = parts_of(prediction, event.op.kind);
+    const auto& chunks = plan_.stages[static_cast<std::size_t>(stage_)].chunks;
+    std::size_t first = 0;
+    for (int c = 0; c < event.op.chunk; ++c)
+      first += static_cast<std::size_t>(chunks[static_cast<std::size_t>(c)].size());
+    const auto count =
+        static_cast<std::size_t>(chunks[static_cast<std::size_t>(event.op.chunk)].size());
+    double drawn = 0;
+    for (const Part& part : parts)
+      for (std::size_t i = 0; i < count; ++i) drawn += share(part, first, count, first + i);
+    if (drawn <= 0) return;
+    // Whatever no layer takes part in, and what chunks differ by, goes to all alike.
+    const double scale = (event.end - event.start).value() / drawn;
+    Seconds now = event.start;
+    const bool ahead = event.op.kind == OpKind::forward;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = ahead ? first + i : first + count - 1 - i;
+      const std::string name = layer_name(plan_.model, layers_[at]);
+      for (const Part& part : parts) {
+        const Seconds end = now + Seconds(share(part, first, count, at) * scale);
+        if (end > now) add_slice(event.op, name, part, now, end);
+        now = end;
+      }
+    }
+  }
+
+  double share(const Part& part, std::size_t first, std::size_t count, std::size_t at) const {
+    double all = 0;
+    for (std::size_t i = first; i < first + count; ++i) all += weight(i, part.kind);
+    return all > 0 ? part.seconds * weight(at, part.kind) / all : 0;
+  }
+  double weight(std::size_t at, std::optional<CommKind> kind) const {
+    return weight_of(plan_.model.type_of(layers_[at]).shape,
+                     plan_.stages[static_cast<std::size_t>(stage_)].strategies[at], kind);
+  }
+
+  void add_slice(const Op& op, const std::string& layer, const Part& part, Seconds start,
+                 Seconds end) {
+    auto& track = part.kind ? process_.communication : process_.compute;
+    track.push_back({.name = fmt::format(
+                         "{} {}", layer,
+                         part.kind ? name_of(*part.kind) : phase_label(op.kind, op.micro_batch)),
+                     .category = part.kind ? name_of(*part.kind) : name_of(op.kind),
+                     .start = start,
+                     .end = end,
+                     .micro_batch = op.micro_batch});
+  }
+
+  const Plan& plan_;
+  int stage_;
+  std::vector<int> layers_;
+  TraceProcess process_;
+};
 
 }  // namespace
 
-std::string trace_json(const Simulation& simulation, const PipelineShape& shape) {
+std::string trace_json(const Simulation& simulation, const Plan& plan) {
   internal_check(!simulation.events.empty(), "a trace of a simulation that kept its events");
-  Json events = Json::array();
-  std::vector<SendThreads> sends(static_cast<std::size_t>(shape.stages));
-  for (const SimulationEvent& event : simulation.events) {
-    // A receive whose data was there already is no wait worth a slice.
-    if (is_receive(event.op.kind) && event.end == event.start) continue;
-    int thread = kComputeThread;
-    if (is_receive(event.op.kind)) thread = kReceiveThread;
-    if (is_send(event.op.kind)) thread = sends[static_cast<std::size_t>(event.stage)].place(event);
-    events.push_back(slice(event, thread, shape.chunks));
-  }
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    events.push_back(metadata("process_name", stage, 0, fmt::format("stage {}", stage)));
-    events.push_back(metadata("thread_name", stage, kComputeThread, "compute"));
-    events.push_back(metadata("thread_name", stage, kReceiveThread, "receive"));
-    const auto threads = static_cast<int>(sends[static_cast<std::size_t>(stage)].count());
-    for (int i = 0; i < threads; ++i) {
-      events.push_back(metadata("thread_name", stage, kFirstSendThread + i,
-                                i == 0 ? "send" : fmt::format("send {}", i + 1)));
-    }
-  }
-  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(1);
+  std::vector<StageTrace> stages;
+  for (int stage = 0; stage < plan.shape.stages; ++stage) stages.emplace_back(plan, stage);
+  for (const SimulationEvent& event : simulation.events)
+    stages[static_cast<std::size_t>(event.stage)].add(event);
+  std::vector<std::string> processes;
+  for (int stage = 0; stage < plan.shape.stages; ++stage)
+    processes.push_back(trace_events(stage, stages[static_cast<std::size_t>(stage)].process()));
+  return trace_file(processes);
 }
 
 }  // namespace braid

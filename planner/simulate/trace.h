@@ -1,14 +1,17 @@
 #pragma once
-// A simulation as a timeline for chrome://tracing or Perfetto.
+// A simulation as a timeline: what `braid train --trace` records, as it was predicted.
 
 #include <string>
 
+#include "planner/plan/plan.h"
 #include "planner/simulate/simulator.h"
 
 namespace braid {
 
-// Trace-event JSON: a process for each stage, with threads for compute, waiting receives and sends.
-// The simulation must have kept its events.
-std::string trace_json(const Simulation& simulation, const PipelineShape& shape);
+// A process for each stage. Inside an operation come the chunk's layers in order, each with its
+// compute and then what it communicates exposed. A plan knows these times for whole stages only:
+// layers get shares of compute by their FLOPs, of communication by whether (and, for parameters, of
+// how many) they take part. The simulation must have kept its events.
+std::string trace_json(const Simulation& simulation, const Plan& plan);
 
 }  // namespace braid

@@ -64,6 +64,8 @@ class Pending {
  public:
   virtual ~Pending() = default;
   virtual void wait() = 0;  // throws CommError
+  // The device's streams that carry it out, as the driver's handles; none where the host does.
+  virtual std::span<void* const> streams() const { return {}; }
 };
 class [[nodiscard]] Handle {
  public:
@@ -72,6 +74,10 @@ class [[nodiscard]] Handle {
   // Once; later calls return at once.
   void wait() {
     if (auto pending = std::move(pending_)) pending->wait();
+  }
+  bool done() const { return pending_ == nullptr; }  // nothing to wait for any more
+  std::span<void* const> streams() const {
+    return pending_ ? pending_->streams() : std::span<void* const>{};
   }
 
  private:

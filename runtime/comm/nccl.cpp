@@ -82,7 +82,8 @@ class Lane {
 // Forgotten or not, the current stream may not reuse the buffers before the operation is done.
 class AwaitEvents final : public Pending {
  public:
-  explicit AwaitEvents(std::vector<std::shared_ptr<Event>> events) : events_(std::move(events)) {}
+  AwaitEvents(std::vector<std::shared_ptr<Event>> events, std::vector<void*> streams)
+      : events_(std::move(events)), streams_(std::move(streams)) {}
   ~AwaitEvents() override {
     try {
       wait();
@@ -96,9 +97,11 @@ class AwaitEvents final : public Pending {
   void wait() override {
     for (const auto& event : std::exchange(events_, {})) event->block(current_stream());
   }
+  std::span<void* const> streams() const override { return streams_; }
 
  private:
   std::vector<std::shared_ptr<Event>> events_;
+  std::vector<void*> streams_;
 };
 
 // One key for each rank. Throws where a rank does not come.
@@ -197,6 +200,7 @@ class NcclGroup final : public Group {
   Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
                      std::string_view name) override {
     std::vector<std::shared_ptr<Event>> events;
+    std::vector<void*> streams;
     for (const bool upward : {true, false}) {
       std::vector<Outgoing> sends;
       std::vector<Incoming> receives;
@@ -205,9 +209,11 @@ class NcclGroup final : public Group {
       std::ranges::copy_if(in, std::back_inserter(receives),
                            [&](const Incoming& m) { return (m.from < rank()) == upward; });
       if (sends.empty() && receives.empty()) continue;
-      events.push_back(exchange_on(upward ? *up_ : *down_, sends, receives, name));
+      const Lane& lane = upward ? *up_ : *down_;
+      events.push_back(exchange_on(lane, sends, receives, name));
+      streams.push_back(lane.stream());
     }
-    return Handle(std::make_unique<AwaitEvents>(std::move(events)));
+    return Handle(std::make_unique<AwaitEvents>(std::move(events), std::move(streams)));
   }
 
   void do_barrier(std::string_view name) override {
@@ -349,8 +355,9 @@ class NcclGroup final : public Group {
 
   template <typename Launching>
   Handle collective(Operation operation, const Launching& launch) {
-    return Handle(std::make_unique<AwaitEvents>(
-        std::vector{launch_collective(std::move(operation), launch)}));
+    return Handle(
+        std::make_unique<AwaitEvents>(std::vector{launch_collective(std::move(operation), launch)},
+                                      std::vector<void*>{collectives_->stream()}));
   }
 
   Watchdog::Ticket begin_message(std::string_view name, ConstBuffer buffer, int from, int to,

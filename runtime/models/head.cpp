@@ -40,9 +40,12 @@ at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   at::Tensor logits = ops::linear(inputs, matrix_.weight());
   if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
   const at::Tensor max = ops::logits_max(logits, slice);
-  if (cut) parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max);
+  if (cut)
+    parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max, CommKind::tensor);
   const at::Tensor sums = ops::exp_sums(logits, max, labels, slice);
-  if (cut) parallel::all_reduce(sums, *site().tensor, "logits sum");
+  if (cut)
+    parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
+                         CommKind::tensor);
   const at::Tensor loss = ops::row_losses(sums, labels).sum(at::kDouble);
   loss_ = loss_.defined() ? loss_.add(loss) : loss;
 

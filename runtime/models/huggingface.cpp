@@ -13,6 +13,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
+#include "planner/model/layer_name.h"
 
 namespace braid::models {
 

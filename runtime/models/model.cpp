@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "planner/model/layer_name.h"
 #include "runtime/models/block.h"
 
 namespace braid::models {
@@ -53,19 +54,6 @@ bool is_causal(const Model& model) {
   return std::ranges::any_of(model.types, [](const LayerType& type) {
     return type.shape.attention == AttentionKind::causal;
   });
-}
-
-std::string layer_name(const Model& model, int layer) {
-  switch (model.type_of(layer).shape.kind) {
-    case LayerKind::embedding:
-      return "embedding";
-    case LayerKind::head:
-      return "head";
-    case LayerKind::block:
-    case LayerKind::merge:
-      return fmt::format("blocks.{}", layer - 1);
-  }
-  internal_failure("unknown layer kind", std::source_location::current());
 }
 
 std::vector<parallel::Layer*> RankModel::all() const {

@@ -33,7 +33,4 @@ bool is_causal(const Model& model);
 RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics,
                 parallel::Groups& groups, const ModelOptions& options);
 
-// "embedding", "blocks.0", …, "head"
-std::string layer_name(const Model& model, int layer);
-
 }  // namespace braid::models

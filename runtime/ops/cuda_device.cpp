@@ -79,14 +79,17 @@ Mark::Mark(Mark&&) noexcept = default;
 Mark& Mark::operator=(Mark&&) noexcept = default;
 
 Mark Mark::now(c10::Device device) {
+  if (device.is_cuda())
+    return on(device, c10::cuda::getCurrentCUDAStream(index_of(device)).stream());
   Mark mark;
-  if (device.is_cuda()) {
-    mark.event_ = std::make_unique<Event>();
-    const auto stream = c10::cuda::getCurrentCUDAStream(index_of(device));
-    C10_CUDA_CHECK(cudaEventRecord(mark.event_->handle, stream.stream()));
-  } else {
-    mark.host_ = host_seconds();
-  }
+  mark.host_ = host_seconds();
+  return mark;
+}
+
+Mark Mark::on(c10::Device, void* stream) {
+  Mark mark;
+  mark.event_ = std::make_unique<Event>();
+  C10_CUDA_CHECK(cudaEventRecord(mark.event_->handle, static_cast<cudaStream_t>(stream)));
   return mark;
 }
 

@@ -41,6 +41,9 @@ class Mark {
 
   // Now, in the order of the current stream of `device`.
   static Mark now(c10::Device device);
+  // The moment at which a stream of the device, given as the driver's handle, has done all that it
+  // was given so far.
+  static Mark on(c10::Device device, void* stream);
   // Seconds from `earlier` to this one; both must have been reached (synchronise).
   double since(const Mark& earlier) const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/core/error.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
 
@@ -47,40 +48,50 @@ at::Tensor Arriving::wait() {
   return std::exchange(result_, {});
 }
 
-Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name) {
+Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
+                          CommKind kind, std::string_view layer) {
   if (group.size() == 1) return Arriving(x);
   const at::Tensor in = x.contiguous();
   at::Tensor out = empty_rows(in, in.size(0) * group.size());
-  comm::Handle handle = group.all_gather(buffer_of(in), buffer_of(out), name);
+  comm::Handle handle = communicate({.kind = kind, .operation = name, .layer = layer}, [&] {
+    return group.all_gather(buffer_of(in), buffer_of(out), name);
+  });
   return {std::move(handle), in, std::move(out)};
 }
 
-Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name) {
+Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name,
+                              CommKind kind, std::string_view layer) {
   if (group.size() == 1) return Arriving(x);
   const at::Tensor in = x.contiguous();
   internal_check(in.size(0) % group.size() == 0, "the ranks share the rows evenly");
   at::Tensor out = empty_rows(in, in.size(0) / group.size());
-  comm::Handle handle =
-      group.reduce_scatter(buffer_of(in), buffer_of(out), comm::Reduction::sum, name);
+  comm::Handle handle = communicate({.kind = kind, .operation = name, .layer = layer}, [&] {
+    return group.reduce_scatter(buffer_of(in), buffer_of(out), comm::Reduction::sum, name);
+  });
   return {std::move(handle), in, std::move(out)};
 }
 
-at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name) {
-  return start_all_gather(x, group, name).wait();
+at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
+                      CommKind kind) {
+  return start_all_gather(x, group, name, kind).wait();
 }
 
-at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name) {
-  return start_reduce_scatter(x, group, name).wait();
+at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name,
+                          CommKind kind) {
+  return start_reduce_scatter(x, group, name, kind).wait();
 }
 
 void all_reduce(const at::Tensor& x, comm::Group& group, std::string_view name,
-                comm::Reduction reduction) {
-  if (group.size() > 1) group.all_reduce(buffer_of(x), reduction, name).wait();
+                comm::Reduction reduction, CommKind kind) {
+  if (group.size() == 1) return;
+  communicate({.kind = kind, .operation = name}, [&] {
+    return group.all_reduce(buffer_of(x), reduction, name);
+  }).wait();
 }
 
 at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view name,
                       std::span<const std::int64_t> to_each,
-                      std::span<const std::int64_t> from_each) {
+                      std::span<const std::int64_t> from_each, CommKind kind) {
   if (group.size() == 1) return x;
   const at::Tensor in = x.contiguous();
   const auto ranks = static_cast<std::size_t>(group.size());
@@ -94,8 +105,10 @@ at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view 
       from_each.empty() ? in.size(0)
                         : std::accumulate(from_each.begin(), from_each.end(), std::int64_t{0});
   at::Tensor out = empty_rows(in, received);
-  group.all_to_all(buffer_of(in), elements(to_each), buffer_of(out), elements(from_each), name)
-      .wait();
+  communicate({.kind = kind, .operation = name}, [&] {
+    return group.all_to_all(buffer_of(in), elements(to_each), buffer_of(out), elements(from_each),
+                            name);
+  }).wait();
   return out;
 }
 

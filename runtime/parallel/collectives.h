@@ -1,6 +1,7 @@
 #pragma once
 // Collectives on tensors, along their first dim. A tensor without memory (device meta) passes
-// through with the right shape, so that a rank can be played dry.
+// through with the right shape, so that a rank can be played dry. The kind, and the layer if it is
+// not the one at work, are for the recorder.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/plan/step_terms.h"
 #include "runtime/comm/group.h"
 
 namespace braid::parallel {
@@ -32,17 +34,22 @@ class [[nodiscard]] Arriving {
 };
 
 // [n, ..] → [n · size, ..], in the order of ranks.
-Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name);
+Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
+                          CommKind kind = CommKind::other, std::string_view layer = {});
 // [n · size, ..] → [n, ..], summed.
-Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name);
+Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name,
+                              CommKind kind = CommKind::other, std::string_view layer = {});
 
-at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name);
-at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name);
+at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
+                      CommKind kind = CommKind::other);
+at::Tensor reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name,
+                          CommKind kind = CommKind::other);
 void all_reduce(const at::Tensor& x, comm::Group& group, std::string_view name,
-                comm::Reduction reduction = comm::Reduction::sum);
+                comm::Reduction reduction = comm::Reduction::sum, CommKind kind = CommKind::other);
 // Rows [to_each[0] | to_each[1] | …] → rows [from_each[0] | …]. Empty counts: even blocks.
 at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view name,
                       std::span<const std::int64_t> to_each = {},
-                      std::span<const std::int64_t> from_each = {});
+                      std::span<const std::int64_t> from_each = {},
+                      CommKind kind = CommKind::other);
 
 }  // namespace braid::parallel

@@ -66,15 +66,16 @@ ExpertDispatch::ExpertDispatch(std::vector<std::int64_t> counts, const Site& sit
       for (const std::int64_t rows : mine) route_.push_back(r < ranks_ ? rows : rows * ranks_);
     return;
   }
-  const at::Tensor received =
-      all_to_all(numbers(route_).to(device), *site.experts, "expert counts");
+  const at::Tensor received = all_to_all(numbers(route_).to(device), *site.experts, "expert counts",
+                                         {}, {}, CommKind::expert);
   const std::vector<std::int64_t> from_each = values(received);
   std::vector<std::int64_t> arrived(static_cast<std::size_t>(local_experts_), 0);
   for (std::size_t i = 0; i < from_each.size(); ++i)
     arrived[i % static_cast<std::size_t>(local_experts_)] += from_each[i];
   std::vector<std::int64_t> all = arrived;
   if (site.megatron())
-    all = values(all_gather(numbers(arrived).to(device), *site.tensor, "expert rows"));
+    all = values(
+        all_gather(numbers(arrived).to(device), *site.tensor, "expert rows", CommKind::tensor));
   route_.insert(route_.end(), from_each.begin(), from_each.end());
   route_.insert(route_.end(), all.begin(), all.end());
 }
@@ -117,8 +118,8 @@ at::Tensor ExpertDispatch::to_experts(const at::Tensor& rows) const {
       to_each[static_cast<std::size_t>(r)] += sent(r * local_experts_ + e);
       from_each[static_cast<std::size_t>(r)] += received(r, e);
     }
-  const at::Tensor came =
-      parallel::all_to_all(rows, *site_.experts, "to experts", to_each, from_each);
+  const at::Tensor came = parallel::all_to_all(rows, *site_.experts, "to experts", to_each,
+                                               from_each, CommKind::expert);
   return transpose_blocks(came, ranks_, local_experts_,
                           [&](int r, int e) { return received(r, e); });
 }
@@ -134,7 +135,8 @@ at::Tensor ExpertDispatch::from_experts(const at::Tensor& rows) const {
     }
   const at::Tensor by_rank =
       transpose_blocks(rows, local_experts_, ranks_, [&](int e, int r) { return received(r, e); });
-  return parallel::all_to_all(by_rank, *site_.experts, "from experts", to_each, from_each);
+  return parallel::all_to_all(by_rank, *site_.experts, "from experts", to_each, from_each,
+                              CommKind::expert);
 }
 
 at::Tensor ExpertDispatch::gather(const at::Tensor& rows) const {
@@ -142,7 +144,7 @@ at::Tensor ExpertDispatch::gather(const at::Tensor& rows) const {
   // Ranks have different numbers of rows; padded to the longest they travel as one collective.
   at::Tensor padded = at::zeros({longest(), rows.size(1)}, rows.options());
   padded.narrow(0, 0, rows.size(0)).copy_(rows);
-  const at::Tensor all = all_gather(padded, *site_.tensor, "gather expert rows");
+  const at::Tensor all = all_gather(padded, *site_.tensor, "gather expert rows", CommKind::tensor);
   std::vector<at::Tensor> real;
   real.reserve(static_cast<std::size_t>(tensor_ranks_));
   for (int r = 0; r < tensor_ranks_; ++r) real.push_back(all.narrow(0, r * longest(), arrived(r)));
@@ -160,7 +162,7 @@ at::Tensor ExpertDispatch::scatter_sum(const at::Tensor& rows) const {
     padded.narrow(0, r * longest(), arrived(r)).copy_(by_rank.narrow(0, begin, arrived(r)));
     begin += arrived(r);
   }
-  return reduce_scatter(padded, *site_.tensor, "scatter expert rows")
+  return reduce_scatter(padded, *site_.tensor, "scatter expert rows", CommKind::tensor)
       .narrow(0, 0, arrived(site_.tensor_rank));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
 
@@ -47,7 +48,7 @@ FlatBuffer::FlatBuffer(std::string name, std::vector<ElementRun> runs, Zero zero
 
 void FlatBuffer::start_weights() {
   if (!shards_weights() || whole_weights_.defined() || gathering_.valid()) return;
-  gathering_ = start_all_gather(weights_, *replicas_, "gather " + name_);
+  gathering_ = start_all_gather(weights_, *replicas_, "gather " + name_, CommKind::gather, name_);
 }
 
 void FlatBuffer::wait_weights() {
@@ -70,7 +71,8 @@ const at::Tensor& FlatBuffer::gradients() const {
 void FlatBuffer::end_gradients() {
   if (!shards_gradients()) return;
   settle_gradients();
-  scattering_ = start_reduce_scatter(whole_gradients_, *replicas_, "scatter " + name_);
+  scattering_ = start_reduce_scatter(whole_gradients_, *replicas_, "scatter " + name_,
+                                     CommKind::reduce, name_);
   whole_gradients_.reset();
 }
 
@@ -82,10 +84,13 @@ void FlatBuffer::start_reduction() {
   if (reducing_) return;
   reducing_ = true;
   if (zero_ == Zero::none && replicas_->size() > 1) {
-    summing_ =
-        replicas_->all_reduce(buffer_of(gradients_), comm::Reduction::sum, "reduce " + name_);
+    const std::string operation = "reduce " + name_;
+    summing_ = communicate({.kind = CommKind::reduce, .operation = operation, .layer = name_}, [&] {
+      return replicas_->all_reduce(buffer_of(gradients_), comm::Reduction::sum, operation);
+    });
   } else if (zero_ == Zero::optimizer) {
-    scattering_ = start_reduce_scatter(gradients_, *replicas_, "reduce " + name_);
+    scattering_ =
+        start_reduce_scatter(gradients_, *replicas_, "reduce " + name_, CommKind::reduce, name_);
   }
 }
 
@@ -102,7 +107,7 @@ void FlatBuffer::reduce_gradients() {
   for (const ElementRun& run : owned_)
     if (run.sharing != nullptr && run.sharing->size() > 1)
       all_reduce(owned_gradients().narrow(0, run.begin - owned_begin_, run.end - run.begin),
-                 *run.sharing, "share " + name_);
+                 *run.sharing, "share " + name_, comm::Reduction::sum, CommKind::reduce);
 }
 
 at::Tensor FlatBuffer::owned_gradients() const {
@@ -121,7 +126,10 @@ void FlatBuffer::publish() {
   }
   if (whole && shards_states()) {
     const at::Tensor mine = weights_.narrow(0, owned_begin_, share_);
-    replicas_->all_gather(buffer_of(mine), buffer_of(weights_), "publish " + name_).wait();
+    const std::string operation = "publish " + name_;
+    communicate({.kind = CommKind::gather, .operation = operation, .layer = name_}, [&] {
+      return replicas_->all_gather(buffer_of(mine), buffer_of(weights_), operation);
+    }).wait();
   }
 }
 

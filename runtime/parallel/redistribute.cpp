@@ -8,6 +8,7 @@
 
 #include "planner/core/error.h"
 #include "runtime/parallel/collectives.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
 
@@ -184,7 +185,9 @@ at::Tensor Redistribution::operator()(const at::Tensor& x) const {
     incoming.push_back(std::move(flat));
   }
   comm::Handle handle;
-  if (!out.empty() || !in.empty()) handle = group_->exchange(out, in, name_);
+  if (!out.empty() || !in.empty())
+    handle = communicate({.kind = CommKind::redistribute, .operation = name_},
+                         [&] { return group_->exchange(out, in, name_); });
 
   std::vector<std::int64_t> shape = x.sizes().vec();
   std::copy(held_.begin(), held_.end(), shape.begin());

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "runtime/parallel/collectives.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
 
@@ -64,7 +65,8 @@ Arriving start_shift(const at::Tensor& x, comm::Group& ring, std::string_view na
   const int size = ring.size();
   const std::array out = {comm::Outgoing{buffer_of(x), (ring.rank() + 1) % size}};
   const std::array in = {comm::Incoming{buffer_of(arriving), (ring.rank() + size - 1) % size}};
-  comm::Handle handle = ring.exchange(out, in, name);
+  comm::Handle handle = communicate({.kind = CommKind::context, .operation = name},
+                                    [&] { return ring.exchange(out, in, name); });
   return {std::move(handle), x, std::move(arriving)};
 }
 

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "planner/core/error.h"
+#include "planner/simulate/trace_writer.h"
 #include "runtime/parallel/collectives.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
 
@@ -87,6 +89,7 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
     const GroupPtr up = groups.among({receiver, sender}, "gradients");
     (stage_ == from ? activation_out_ : activation_in_) = down;
     (stage_ == from ? gradient_in_ : gradient_out_) = up;
+    (stage_ == from ? next_ : previous_) = stage_ == from ? receiver : sender;
   }
 }
 
@@ -102,7 +105,11 @@ void Stage::forward(int chunk, int micro_batch) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
     if (i + 1 < steps.size()) steps[i + 1].layer->parameters().start_weights();
-    if (steps[i].enter) x = (*steps[i].enter)(x);
+    if (steps[i].enter) {
+      const ComputeScope scope(Phase::redistribute, layer.name(), micro_batch);
+      x = (*steps[i].enter)(x);
+    }
+    const ComputeScope scope(Phase::forward, layer.name(), micro_batch);
     const Feed feed = hooks_.feed(layer, micro_batch, Pass::forward);
     if (layer.gradients_in_forward()) layer.parameters().begin_gradients();
     x = layer.forward(x, feed, flight.saved[i]);
@@ -137,18 +144,24 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
     if (i > 0) steps[i - 1].layer->parameters().start_weights();
-    const Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
-    if (weights_too) {
-      layer.parameters().begin_gradients();
-      WeightWork work = WeightWork::at_once();
-      gradient = layer.backward(gradient, feed, flight.saved[i], work);
-      finish_gradients(chunk, i);
-      flight.saved[i] = {};
-    } else {
-      gradient = layer.backward(gradient, feed, flight.saved[i], flight.work[i]);
+    {
+      const ComputeScope scope(weights_too ? Phase::backward : Phase::backward_input, layer.name(),
+                               micro_batch);
+      const Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
+      if (weights_too) {
+        layer.parameters().begin_gradients();
+        WeightWork work = WeightWork::at_once();
+        gradient = layer.backward(gradient, feed, flight.saved[i], work);
+        finish_gradients(chunk, i);
+        flight.saved[i] = {};
+      } else {
+        gradient = layer.backward(gradient, feed, flight.saved[i], flight.work[i]);
+      }
+      layer.parameters().release_weights();
     }
-    layer.parameters().release_weights();
-    if (steps[i].leave) gradient = (*steps[i].leave)(gradient);
+    if (!steps[i].leave) continue;
+    const ComputeScope scope(Phase::redistribute, layer.name(), micro_batch);
+    gradient = (*steps[i].leave)(gradient);
   }
   const Key onward{lone() ? chunk_index - 1 : chunk_index, micro_batch};
   if (gradient.defined()) gradients_[onward] = std::move(gradient);
@@ -173,6 +186,7 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
   Flight& flight = flights_.at(key);
   for (std::size_t i = chunk.steps.size(); i-- > 0;) {
     Layer& layer = *chunk.steps[i].layer;
+    const ComputeScope scope(Phase::backward_weight, layer.name(), micro_batch);
     layer.parameters().begin_gradients();
     flight.work[i].run();
     finish_gradients(chunk, i);
@@ -183,9 +197,17 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
 
 // What was sent must live until it has left. No schedule is more than `stages` messages ahead of
 // its neighbour, so waiting for an older one costs nothing and bounds the memory.
-void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const char* name) {
+void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const Op& op) {
   const at::Tensor message = tensor.contiguous();
-  outbox.push_back({channel.send(buffer_of(message), kReceiver, name), message});
+  const bool onward = op.kind == OpKind::send_activation;
+  const char* name = onward ? kActivation : kGradient;
+  outbox.push_back({communicate({.kind = CommKind::transfer,
+                                 .operation = name,
+                                 .role = Role::sends,
+                                 .peer = onward ? next_ : previous_,
+                                 .label = transfer_label(op, shape_.chunks)},
+                                [&] { return channel.send(buffer_of(message), kReceiver, name); }),
+                    message});
   while (outbox.size() > static_cast<std::size_t>(shape_.stages)) {
     outbox.front().handle.wait();
     outbox.pop_front();
@@ -193,36 +215,48 @@ void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor,
 }
 
 at::Tensor Stage::fetch(comm::Group& channel, const std::vector<std::int64_t>& shape,
-                        const char* name) {
+                        const Op& op) {
+  const bool onward = op.kind == OpKind::receive_activation;
+  const char* name = onward ? kActivation : kGradient;
   at::Tensor tensor =
       at::empty(shape, at::TensorOptions(numerics_.compute).device(numerics_.device));
-  channel.receive(buffer_of(tensor), kSender, name).wait();
+  communicate({.kind = CommKind::transfer,
+               .operation = name,
+               .role = Role::receives,
+               .peer = onward ? previous_ : next_,
+               .label = transfer_label(op, shape_.chunks)},
+              [&] { return channel.receive(buffer_of(tensor), kSender, name); })
+      .wait();
   return tensor;
 }
 
 void Stage::send_activation(int chunk, int micro_batch) {
   const auto found = activations_.find({chunk, micro_batch});
-  post(*activation_out_, activations_sent_, found->second, "activation");
+  post(*activation_out_, activations_sent_, found->second,
+       {OpKind::send_activation, chunk, micro_batch});
   activations_.erase(found);
 }
 
 void Stage::receive_activation(int chunk, int micro_batch) {
   activations_[{chunk, micro_batch}] =
-      fetch(*activation_in_, chunks_[static_cast<std::size_t>(chunk)].arriving, "activation");
+      fetch(*activation_in_, chunks_[static_cast<std::size_t>(chunk)].arriving,
+            {OpKind::receive_activation, chunk, micro_batch});
 }
 
 void Stage::send_gradient(int chunk, int micro_batch) {
   const auto found = gradients_.find({chunk, micro_batch});
-  post(*gradient_out_, gradients_sent_, found->second, "gradient");
+  post(*gradient_out_, gradients_sent_, found->second, {OpKind::send_gradient, chunk, micro_batch});
   gradients_.erase(found);
 }
 
 void Stage::receive_gradient(int chunk, int micro_batch) {
   gradients_[{chunk, micro_batch}] =
-      fetch(*gradient_in_, chunks_[static_cast<std::size_t>(chunk)].leaving, "gradient");
+      fetch(*gradient_in_, chunks_[static_cast<std::size_t>(chunk)].leaving,
+            {OpKind::receive_gradient, chunk, micro_batch});
 }
 
 void Stage::reduce() {
+  const ComputeScope scope(Phase::reduce, "");
   hooks_.before_reduce();
   for (Chunk& chunk : chunks_) chunk.landed = 0;
   for (const Chunk& chunk : chunks_)

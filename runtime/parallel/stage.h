@@ -80,8 +80,8 @@ class Stage : public StageWork {
   void land(const Key& key);
   // Messages under way on one channel, oldest first.
   using Outbox = std::deque<Sending>;
-  void post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const char* name);
-  at::Tensor fetch(comm::Group& channel, const std::vector<std::int64_t>& shape, const char* name);
+  void post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const Op& op);
+  at::Tensor fetch(comm::Group& channel, const std::vector<std::int64_t>& shape, const Op& op);
   bool lone() const { return shape_.stages == 1; }
 
   PipelineShape shape_;
@@ -93,6 +93,7 @@ class Stage : public StageWork {
   std::map<Key, at::Tensor> activations_, gradients_;  // at a chunk's door, either side
   // Two-rank channels: with the previous and the next stage, for activations and gradients.
   GroupPtr activation_in_, activation_out_, gradient_in_, gradient_out_;
+  int previous_ = -1, next_ = -1;  // the devices behind those channels
   Outbox activations_sent_, gradients_sent_;
   std::int64_t saved_ = 0, peak_saved_ = 0;
 };

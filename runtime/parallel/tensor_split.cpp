@@ -5,11 +5,11 @@
 namespace braid::parallel {
 
 at::Tensor gather_tokens(const at::Tensor& x, const Site& site) {
-  return site.megatron() ? all_gather(x, *site.tensor, "gather tokens") : x;
+  return site.megatron() ? all_gather(x, *site.tensor, "gather tokens", CommKind::tensor) : x;
 }
 
 at::Tensor scatter_sum(const at::Tensor& x, const Site& site) {
-  return site.megatron() ? reduce_scatter(x, *site.tensor, "scatter tokens") : x;
+  return site.megatron() ? reduce_scatter(x, *site.tensor, "scatter tokens", CommKind::tensor) : x;
 }
 
 at::Tensor to_heads(const at::Tensor& x, const Site& site) {
@@ -18,7 +18,8 @@ at::Tensor to_heads(const at::Tensor& x, const Site& site) {
   const std::int64_t tokens = x.size(0), samples = x.size(1), heads = x.size(2) / ways;
   const at::Tensor by_rank =
       x.reshape({tokens, samples, ways, heads, x.size(3)}).permute({2, 0, 1, 3, 4});
-  const at::Tensor exchanged = all_to_all(by_rank.contiguous(), *site.tensor, "tokens to heads");
+  const at::Tensor exchanged =
+      all_to_all(by_rank.contiguous(), *site.tensor, "tokens to heads", {}, {}, CommKind::tensor);
   return exchanged.view({ways * tokens, samples, heads, x.size(3)});
 }
 
@@ -27,7 +28,8 @@ at::Tensor to_tokens(const at::Tensor& x, const Site& site) {
   const std::int64_t ways = site.strategy.tp;
   const std::int64_t tokens = x.size(0) / ways, samples = x.size(1), heads = x.size(2);
   const at::Tensor by_rank = x.reshape({ways, tokens, samples, heads, x.size(3)});
-  const at::Tensor exchanged = all_to_all(by_rank.contiguous(), *site.tensor, "heads to tokens");
+  const at::Tensor exchanged =
+      all_to_all(by_rank.contiguous(), *site.tensor, "heads to tokens", {}, {}, CommKind::tensor);
   return exchanged.permute({1, 2, 0, 3, 4}).reshape({tokens, samples, ways * heads, x.size(3)});
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/parallel/collectives.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
 
@@ -100,7 +101,10 @@ void TiedTable::send_weights() {
   for (const Link& link : to_embedding_)
     if (link.peer != device_)
       in.push_back({buffer_of(weight_.narrow(0, link.head_row, link.rows)), link.peer});
-  if (!out.empty() || !in.empty()) world_->exchange(out, in, "tied weights").wait();
+  if (!out.empty() || !in.empty())
+    communicate({.kind = CommKind::gather, .operation = "tied weights", .layer = "head"}, [&] {
+      return world_->exchange(out, in, "tied weights");
+    }).wait();
   if (embedding_ != nullptr) embedding_->release_weights();
 }
 
@@ -121,7 +125,10 @@ void TiedTable::send_gradients() {
       in.push_back({buffer_of(arriving.back()), link.peer});
     }
   }
-  if (!out.empty() || !in.empty()) world_->exchange(out, in, "tied gradients").wait();
+  if (!out.empty() || !in.empty())
+    communicate({.kind = CommKind::reduce, .operation = "tied gradients", .layer = "head"}, [&] {
+      return world_->exchange(out, in, "tied gradients");
+    }).wait();
   for (std::size_t i = 0; i < to_head_.size(); ++i)
     embedding_->gradient(table_)
         .narrow(0, to_head_[i].embedding_row, to_head_[i].rows)

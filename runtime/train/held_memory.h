@@ -1,24 +1,14 @@
 #pragma once
 // What a rank holds, in the terms of a plan's prediction.
 
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "planner/core/units.h"
+#include "planner/plan/held_memory.h"
 #include "planner/plan/plan.h"
 #include "runtime/train/worker.h"
 
 namespace braid::train {
-
-struct HeldMemory {
-  Bytes weights, gradients, optimizer;
-  Bytes activations;               // kept for backward, at the worst moment
-  std::optional<Bytes> allocated;  // by the device's allocator, at the worst moment
-
-  Bytes total() const { return weights + gradients + optimizer + activations; }
-};
 
 // Of this rank, up to now.
 HeldMemory held_by(Worker& worker, at::Device device);

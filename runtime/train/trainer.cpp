@@ -11,8 +11,11 @@
 #include "planner/core/text.h"
 #include "planner/explain/summary.h"
 #include "planner/profile/fingerprint.h"
+#include "planner/simulate/predicted_terms.h"
 #include "runtime/parallel/collectives.h"
+#include "runtime/parallel/recorder.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/step_trace.h"
 #include "runtime/train/worker.h"
 
 namespace braid::train {
@@ -28,16 +31,16 @@ struct Identity {
 
 std::vector<Identity> identities(const Plan& plan, const TrainOptions& o) {
   const LearningRate& rate = o.learning_rate;
-  return {
-      {"plan", plan_text(plan), "give every rank the same plan file"},
-      {"options",
-       fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {}", o.steps,
-                   static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
-                   o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate), rate.peak,
-                   rate.minimum, rate.warmup_steps, rate.decay_steps, rate.total_steps),
-       "start every rank with the same flags"},
-      {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
-       "give every rank the same data"}};
+  return {{"plan", plan_text(plan), "give every rank the same plan file"},
+          {"options",
+           fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {}", o.steps,
+                       static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
+                       o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate),
+                       rate.peak, rate.minimum, rate.warmup_steps, rate.decay_steps,
+                       rate.total_steps, o.recorded_steps, !o.trace.empty()),
+           "start every rank with the same flags"},
+          {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
+           "give every rank the same data"}};
 }
 
 std::int64_t word_of(const std::string& text) {
@@ -109,9 +112,18 @@ std::optional<FlopsPerSecond> device_peak(const Plan& plan, const parallel::Nume
   return cluster_peak(plan.cluster, precision) / static_cast<double>(plan.cluster.num_devices());
 }
 
-Seconds median(std::vector<Seconds> times) {
-  if (times.size() > 1) times.erase(times.begin());
-  if (times.empty()) return Seconds(0);
+std::int64_t recorded_steps(const TrainOptions& options) {
+  const std::int64_t others = options.steps - 1;
+  if (others < 1) return 0;
+  return std::min(options.recorded_steps, std::max<std::int64_t>(1, others / 2));
+}
+
+// Of the steps that count: neither the first nor recorded, or the best that there is.
+Seconds median(const std::vector<Seconds>& steps, std::int64_t recorded) {
+  if (steps.empty()) return Seconds(0);
+  const std::int64_t plain = std::ssize(steps) - recorded;
+  std::vector<Seconds> times(steps.begin() + (steps.size() > 1 ? 1 : 0),
+                             plain > 1 ? steps.begin() + plain : steps.end());
   const auto middle = times.begin() + std::ssize(times) / 2;
   std::ranges::nth_element(times, middle);
   return *middle;
@@ -191,15 +203,20 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   const int devices = plan.cluster.num_devices();
   const std::optional<FlopsPerSecond> peak = device_peak(plan, numerics);
   TrainReport report;
-  std::vector<Seconds> times;
+  const std::int64_t recorded = recorded_steps(options);
+  parallel::Recorder recorder(options.device);
   std::optional<Bytes> allocated;
   for (std::int64_t step = 0; step < options.steps; ++step) {
+    const bool records = step >= options.steps - recorded;
+    if (records) world.barrier("recorded step");  // one clock for all ranks
     const auto begin = std::chrono::steady_clock::now();
     const double rate = options.learning_rate.at(step);
+    if (records) recorder.begin_step();
     const StepResult result = worker.step(step, rate);
+    if (records) recorder.end_step();
     const Seconds seconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    times.push_back(seconds);
+    report.steps.push_back(seconds);
     report.losses.push_back(result.loss);
     if (options.device.is_cuda() && asks_for_memory(step))
       allocated = fullest(gather_held(held_by(worker, options.device), options.device, world));
@@ -212,11 +229,32 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
               .mfu = model_flops_utilisation(step_flops, seconds, devices, peak),
               .allocated = allocated});
   }
-  report.step = median(std::move(times));
+  report.step = median(report.steps, recorded);
   report.mfu = model_flops_utilisation(step_flops, report.step, devices, peak);
   report.stages =
       largest_of_stages(gather_held(held_by(worker, options.device), options.device, world), plan);
+  const std::vector<parallel::StepRecord> records = recorder.steps();
+  if (!records.empty()) report.terms = gather_terms(records, plan, options.device, world);
+  if (!options.trace.empty()) write_trace(options.trace, records, plan, options.device, world);
   return report;
+}
+
+RunReport run_report(const Plan& plan, const TrainReport& report) {
+  RunReport result{.plan = plan,
+                   .step = report.step,
+                   .steps = report.steps,
+                   .mfu = report.mfu,
+                   .losses = report.losses,
+                   .stages = {}};
+  std::vector<StepTerms> predicted;
+  if (is_priced(plan)) predicted = predicted_terms(plan);
+  for (std::size_t stage = 0; stage < report.stages.size(); ++stage) {
+    StageReport one{.held = report.stages[stage], .measured = {}, .predicted = {}};
+    if (!report.terms.empty()) one.measured = report.terms[stage];
+    if (!predicted.empty()) one.predicted = predicted[stage];
+    result.stages.push_back(std::move(one));
+  }
+  return result;
 }
 
 }  // namespace braid::train

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "planner/explain/run_report.h"
 #include "planner/plan/plan.h"
+#include "planner/plan/step_terms.h"
 #include "runtime/train/adamw.h"
 #include "runtime/train/data.h"
 #include "runtime/train/held_memory.h"
@@ -38,13 +40,21 @@ struct TrainOptions {
   bool tensorboard = false;
   std::FILE* progress_to = nullptr;  // null: silent
   ProgressOptions progress;
+
+  // So many of the last steps are recorded for the report, never the first one and no more than
+  // half of the others, as long as that leaves one.
+  std::int64_t recorded_steps = 3;
+  std::filesystem::path trace;  // of the recorded steps, by rank 0; empty: none
 };
 
 struct TrainReport {
   std::vector<double> losses;      // by step
-  Seconds step;                    // the median of all steps but the first, which also warms up
+  std::vector<Seconds> steps;      // all of them
+  Seconds step;                    // the median of those that were neither recorded nor the first,
+                                   // which also warms up; of the others where no such step is left
   std::optional<double> mfu;       // of that step; none where the devices' peak is not known
   std::vector<HeldMemory> stages;  // by stage, of the ranks that hold most
+  std::vector<StepTerms> terms;    // by stage, means; empty where nothing was recorded
 };
 
 parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::Device device);
@@ -53,5 +63,8 @@ parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::De
 // Throws on every rank an Error that names the ranks whose plan or options differ; else whatever
 // Worker and MetricsWriter throw.
 TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& options);
+
+// Beside what the plan predicted.
+RunReport run_report(const Plan& plan, const TrainReport& report);
 
 }  // namespace braid::train

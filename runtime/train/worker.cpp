@@ -11,6 +11,7 @@
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/ops/random.h"
 #include "runtime/parallel/collectives.h"
+#include "runtime/parallel/recorder.h"
 
 namespace braid::train {
 
@@ -122,9 +123,17 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
 
 // All ranks learn loss and norm together, so that they stop together when one is not a number.
 void Worker::update() {
+  const parallel::ComputeScope scope(parallel::Phase::update, "");
   at::Tensor loss = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
   if (model_.head != nullptr) loss.fill_(model_.head->take_loss() * loss_scale_);
-  parallel::all_reduce(loss, world_, "loss");
+  if (world_.size() > 1) {
+    // The first that all stages do together: who is here early waits for the last to reduce.
+    parallel::communicate(
+        {.operation = "loss",
+         .role = plan_.shape.stages > 1 ? parallel::Role::all_stages : parallel::Role::together},
+        [&] { return world_.all_reduce(parallel::buffer_of(loss), comm::Reduction::sum, "loss"); })
+        .wait();
+  }
   const bool dry = loss.is_meta();
   result_ = {.loss = dry ? 0 : loss.item<double>(),
              .gradient_norm = gradient_norm(buffers_, world_)};
