@@ -90,9 +90,10 @@ void add_profile_hardware(CLI::App& profile, Run& run) {
 }
 
 void add_profile(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("profile", "measure this machine");
+  CLI::App* verb = app.add_subcommand("profile", "measure this machine, and a model on it");
   verb->require_subcommand(1);
   add_profile_hardware(*verb, run);
+  add_profile_model(*verb, run);
 }
 
 }  // namespace braid::cli

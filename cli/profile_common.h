@@ -8,6 +8,8 @@
 #include "cli/verbs.h"
 #include "cli/world.h"
 #include "runtime/measure/bench.h"
+#include "runtime/measure/hardware.h"
+#include "runtime/measure/layers.h"
 
 namespace braid::cli {
 
@@ -39,5 +41,12 @@ std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, b
 // braid profile hardware
 void add_profile_hardware(CLI::App& profile, Run& run);
 std::string hardware_text(const Profile& profile, const RenderOptions& look);
+
+// braid profile model
+void add_profile_model(CLI::App& profile, Run& run);
+// A profile of hardware (measured first where it is not given) and model. Collective.
+Profile profile_model(measure::Bench& bench, const std::optional<Profile>& hardware,
+                      const Model& model, const measure::HardwareOptions& machine,
+                      const measure::ModelOptions& options, measure::ModelCost& cost);
 
 }  // namespace braid::cli
