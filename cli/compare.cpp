@@ -69,7 +69,7 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
   if (launch && launch->rank > 0) {
     Comparison none;
     const Place place = choose_place(flags.world, launch, launch->size);
-    return run_comparison(none, place, options, [] {});
+    return run_comparison(none, std::nullopt, place, options, [] {});
   }
   const Task task = load_task(flags.task);
   models::require_supported(task.model);
@@ -89,7 +89,7 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
     if (prepared.infeasible) print(render_text(*prepared.infeasible, look_of(place)));
     return kInfeasible;
   }
-  return run_comparison(prepared.comparison, place, options, [&] {
+  return run_comparison(prepared.comparison, task.profile, place, options, [&] {
     if (!options.markdown.empty())
       write_text(options.markdown, comparison_markdown(prepared.comparison));
     print(comparison_text(prepared.comparison, look_of(place)));

@@ -34,8 +34,10 @@ struct Prepared {
 Prepared prepare_comparison(const Task& task, const Place& place, const CompareOptions& options);
 
 // Runs the plans that have not been measured, in one world, and keeps the comparison (rank 0's) and
-// its file up to date. Calls `finish` on rank 0 in the end. May end the process.
-int run_comparison(Comparison& comparison, const Place& place, const CompareOptions& options,
+// its file up to date. Calls `finish` on rank 0 in the end. Throws Error where the profile was
+// taken elsewhere. May end the process.
+int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& profile,
+                   const Place& place, const CompareOptions& options,
                    const std::function<void()>& finish);
 
 std::string comparison_text(const Comparison& comparison, const RenderOptions& look);

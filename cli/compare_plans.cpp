@@ -12,6 +12,7 @@
 #include "planner/cost/make_cost_model.h"
 #include "planner/profile/fingerprint.h"
 #include "planner/search/uniform_plans.h"
+#include "planner/simulate/predicted_terms.h"
 #include "planner/simulate/price_plan.h"
 
 namespace braid::cli {
@@ -101,6 +102,13 @@ class PlanList {
   std::map<std::string, std::size_t> places_;  // by layout
 };
 
+// As the plan's prices are now.
+void predict_terms(ComparedPlan& row) {
+  const std::vector<StepTerms> terms = predicted_terms(row.plan);
+  for (std::size_t stage = 0; stage < terms.size(); ++stage)
+    row.measured->stages[stage].predicted = terms[stage];
+}
+
 std::string why_missing(const Infeasible& infeasible, const SearchOptions& options) {
   if (infeasible.constraint != "memory")
     return fmt::format("no such plan: {} binds", infeasible.constraint);
@@ -142,6 +150,7 @@ Prepared prepare_comparison(const Task& task, const Place& place, const CompareO
     for (ComparedPlan& old : earlier->plans) {
       ComparedPlan& row = list.add(std::move(old.plan), "");
       row.measured = std::move(old.measured);
+      if (row.measured) predict_terms(row);
       if (!options.retry) row.error = std::move(old.error);
       if (row.names.empty()) ++unnamed;
     }

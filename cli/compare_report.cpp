@@ -10,11 +10,8 @@
 namespace braid::cli {
 namespace {
 
-// With its sign, to a tenth of a percent.
-std::string signed_percent(double fraction) { return fmt::format("{:+.1f}%", 100 * fraction); }
-
 std::string range_text(const ErrorRange& range) {
-  return fmt::format("{} to {}", signed_percent(range.lowest), signed_percent(range.highest));
+  return fmt::format("{} to {}", format_error(range.lowest), format_error(range.highest));
 }
 
 std::vector<const ComparedPlan*> by_measured_time(const Comparison& comparison) {
@@ -28,7 +25,7 @@ std::vector<const ComparedPlan*> by_measured_time(const Comparison& comparison) 
 
 bool counts_memory(const Comparison& comparison) {
   return std::ranges::any_of(comparison.plans, [](const ComparedPlan& c) {
-    return c.measured && !c.measured->allocated.empty();
+    return c.measured && c.measured->allocated();
   });
 }
 
@@ -52,16 +49,13 @@ Cells cells_of(const ComparedPlan& compared, std::size_t place, bool memory) {
   const MeasuredPlan& run = *compared.measured;
   const Outturn time{predicted.value(), run.seconds.value()};
   cells.insert(cells.end(), {format_seconds(run.seconds), format_percent(run.spread / 2),
-                             signed_percent(time.error())});
+                             format_error(time.error())});
   if (!memory) return cells;
   const Bytes planned = predicted_allocation(compared.plan);
   cells.push_back(format_bytes(planned));
-  if (run.allocated.empty()) {
-    cells.insert(cells.end(), {"", ""});
-    return cells;
-  }
-  const Bytes held = std::ranges::max(run.allocated);
-  cells.insert(cells.end(), {format_bytes(held), signed_percent(planned / held - 1)});
+  if (const std::optional<Bytes> held = run.allocated())
+    cells.insert(cells.end(), {format_bytes(*held), format_error(planned / *held - 1)});
+  cells.resize(header_cells(memory).size());
   return cells;
 }
 

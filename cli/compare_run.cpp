@@ -10,6 +10,7 @@
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "runtime/measure/bench.h"
+#include "runtime/measure/machine.h"
 #include "runtime/ops/device.h"
 #include "runtime/parallel/collectives.h"
 
@@ -17,6 +18,7 @@ namespace braid::cli {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
+constexpr int kRecorded = 2;    // steps after those that count, for the terms
 constexpr double kRate = 1e-4;  // small enough that no loss runs away within some steps
 
 std::string plans_text(const std::vector<Plan>& plans) {
@@ -53,7 +55,8 @@ bool any_failed(bool mine, comm::Group& world, c10::Device device) {
 Result run_one(const Plan& plan, const CompareOptions& options, comm::Group& world,
                c10::Device device) {
   train::TrainOptions settings;
-  settings.steps = options.warm_up + options.steps;
+  settings.recorded_steps = kRecorded;
+  settings.steps = options.warm_up + options.steps + kRecorded;
   settings.seed = kSeed;
   settings.learning_rate.peak = kRate;
   settings.learning_rate.total_steps = settings.steps;
@@ -76,16 +79,17 @@ Result run_one(const Plan& plan, const CompareOptions& options, comm::Group& wor
   return result;
 }
 
-MeasuredPlan measured_of(const train::TrainReport& report, int warm_up) {
+MeasuredPlan measured_of(const Plan& plan, const train::TrainReport& report,
+                         const CompareOptions& options) {
   MeasuredPlan measured;
-  measured.steps.assign(report.seconds.begin() + warm_up, report.seconds.end());
+  const auto first = report.steps.begin() + options.warm_up;
+  measured.steps.assign(first, first + options.steps);
   std::vector<double> seconds;
   for (const Seconds step : measured.steps) seconds.push_back(step.value());
   const measure::Timing timing = measure::robust(std::move(seconds));
   measured.seconds = Seconds(timing.seconds);
   measured.spread = timing.spread;
-  for (const train::HeldMemory& stage : report.stages)
-    if (stage.allocated) measured.allocated.push_back(*stage.allocated);
+  measured.stages = train::run_report(plan, report).stages;
   return measured;
 }
 
@@ -113,7 +117,8 @@ class Ledger {
   void end(std::size_t number, const Result& result) {
     ComparedPlan& compared = row(number);
     compared.error = result.error;
-    if (result.error.empty()) compared.measured = measured_of(result.report, options_.warm_up);
+    if (result.error.empty())
+      compared.measured = measured_of(compared.plan, result.report, options_);
     write();
     const std::string outcome =
         compared.measured ? fmt::format("measured {}", format_seconds(compared.measured->seconds))
@@ -136,11 +141,15 @@ class Ledger {
 
 }  // namespace
 
-int run_comparison(Comparison& comparison, const Place& place, const CompareOptions& options,
+int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& profile,
+                   const Place& place, const CompareOptions& options,
                    const std::function<void()>& finish) {
   Ledger ledger(comparison, options);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     const bool first = world.rank() == 0;
+    const std::vector<Fact> facts = measure::facts_of(world, device, place.backend);
+    if (first && profile)
+      measure::expect_taken_here(profile->profile, facts, profile->reference.file);
     const std::string mine = first ? plans_text(ledger.open_plans()) : "";
     const std::vector<Plan> plans = plans_from_text(measure::broadcast_text(mine, world, device));
     for (std::size_t i = 0; i < plans.size(); ++i) {

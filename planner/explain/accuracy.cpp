@@ -1,5 +1,7 @@
 #include "planner/explain/accuracy.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,6 +9,8 @@
 #include "planner/core/error.h"
 
 namespace braid {
+
+std::string format_error(double fraction) { return fmt::format("{:+.1f}%", 100 * fraction); }
 
 std::vector<double> ranks_of(std::span<const double> values) {
   std::vector<std::size_t> order(values.size());

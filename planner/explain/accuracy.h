@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace braid {
@@ -13,6 +14,9 @@ struct Outturn {
   // Above zero: predicted too much.
   double error() const { return predicted / measured - 1; }
 };
+
+// "+1.2%": with its sign.
+std::string format_error(double fraction);
 
 // 1 for the least; equal values share the mean of their ranks.
 std::vector<double> ranks_of(std::span<const double> values);

@@ -28,6 +28,22 @@ bool ComparedPlan::has_name(const std::string& name) const {
   return std::ranges::find(names, name) != names.end();
 }
 
+std::optional<Bytes> MeasuredPlan::allocated() const {
+  std::optional<Bytes> most;
+  for (const StageReport& stage : stages) most = std::max(most, stage.held.allocated);
+  return most;
+}
+
+RunReport ComparedPlan::report() const {
+  internal_check(measured.has_value(), "only a plan that ran has a report");
+  return {.plan = plan,
+          .step = measured->seconds,
+          .steps = measured->steps,
+          .mfu = std::nullopt,
+          .losses = {},
+          .stages = measured->stages};
+}
+
 std::string layout_key(const Plan& plan) {
   Json json = to_json(plan);
   for (const char* key : {"cost", "profile", "memory_limit", "prediction", "certificate"})
@@ -77,9 +93,9 @@ ComparisonSummary summarise(const Comparison& comparison) {
       summary.best_baseline = i;
     measured.push_back(run.seconds.value());
     times.push_back({compared.plan.prediction.iteration.value(), run.seconds.value()});
-    if (!run.allocated.empty())
+    if (const std::optional<Bytes> held = run.allocated())
       memory.push_back({static_cast<double>(predicted_allocation(compared.plan).value()),
-                        static_cast<double>(std::ranges::max(run.allocated).value())});
+                        static_cast<double>(held->value())});
   }
   summary.measured = static_cast<int>(measured.size());
   summary.spearman = spearman(times);

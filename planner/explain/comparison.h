@@ -8,6 +8,7 @@
 
 #include "planner/core/json_fwd.h"
 #include "planner/explain/accuracy.h"
+#include "planner/explain/run_report.h"
 #include "planner/plan/plan.h"
 #include "planner/profile/profile.h"
 
@@ -17,8 +18,10 @@ struct MeasuredPlan {
   std::vector<Seconds> steps;  // those that count, in order
   Seconds seconds;             // their median
   double spread = 0;           // the middle half of them, against the median
-  // By stage, of the rank that held most; empty: not counted.
-  std::vector<Bytes> allocated = {};
+  std::vector<StageReport> stages = {};
+
+  // The most that a device's allocator held; none where it does not count.
+  std::optional<Bytes> allocated() const;
 };
 
 struct ComparedPlan {
@@ -28,6 +31,8 @@ struct ComparedPlan {
   std::string error = {};  // why it was not measured to its end; empty: nothing went wrong
 
   bool has_name(const std::string& name) const;
+  // As if it had been trained by itself.
+  RunReport report() const;
 };
 
 // An algorithm that found nothing that fits.

@@ -16,35 +16,23 @@ Json range_json(const std::optional<ErrorRange>& range) {
   return {{"lowest", range->lowest}, {"highest", range->highest}};
 }
 
-Json measured_json(const MeasuredPlan& measured) {
-  Json json{{"seconds", measured.seconds.value()}, {"spread", measured.spread}};
-  json["steps"] = Json::array();
-  for (const Seconds step : measured.steps) json["steps"].push_back(step.value());
-  json["allocated_bytes"] = Json::array();
-  for (const Bytes bytes : measured.allocated) json["allocated_bytes"].push_back(bytes.value());
-  return json;
-}
-
-MeasuredPlan read_measured(const JsonValue& value) {
-  JsonObject object(value);
-  MeasuredPlan measured;
-  constexpr double kMost = 1e9;  // seconds: more than a run could last
-  measured.seconds = Seconds(object.at("seconds").number(1e-12, kMost));
-  measured.spread = object.at("spread").number(0);
-  for (const JsonValue& v : object.array("steps")) measured.steps.emplace_back(v.number(0, kMost));
-  for (const JsonValue& v : object.array("allocated_bytes"))
-    measured.allocated.emplace_back(v.integer(kPositive));
-  object.finish();
-  return measured;
-}
-
 ComparedPlan read_compared(const JsonValue& value) {
   JsonObject object(value);
   ComparedPlan compared;
   for (const JsonValue& v : object.array("names")) compared.names.push_back(v.string());
-  const JsonValue plan = object.at("plan");
-  compared.plan = plan_from_json(plan.raw(), plan.path());
-  if (const auto v = object.find("measured")) compared.measured = read_measured(*v);
+  if (const auto measured = object.find("report")) {
+    RunReport report = report_from_json(measured->raw(), measured->path());
+    compared.plan = std::move(report.plan);
+    compared.measured = MeasuredPlan{.steps = std::move(report.steps),
+                                     .seconds = report.step,
+                                     .spread = object.at("spread").number(0),
+                                     .stages = std::move(report.stages)};
+    if (!(report.step > Seconds(0)))
+      measured->fail("a step that takes no time", "measure this plan again");
+  } else {
+    const JsonValue plan = object.at("plan");
+    compared.plan = plan_from_json(plan.raw(), plan.path());
+  }
   compared.error = object.string_or("error", "");
   object.find("layout");  // follows from the plan
   object.finish();
@@ -100,8 +88,12 @@ Json to_json(const Comparison& comparison) {
   for (const ComparedPlan& compared : comparison.plans) {
     Json entry{{"names", compared.names}, {"layout", short_name(compared.plan)}};
     if (!compared.error.empty()) entry["error"] = compared.error;
-    if (compared.measured) entry["measured"] = measured_json(*compared.measured);
-    entry["plan"] = to_json(compared.plan);
+    if (compared.measured) {
+      entry["spread"] = compared.measured->spread;
+      entry["report"] = to_json(compared.report());
+    } else {
+      entry["plan"] = to_json(compared.plan);
+    }
     json["plans"].push_back(std::move(entry));
   }
   return json;

@@ -16,7 +16,9 @@ ComparedPlan compared(std::vector<std::string> names, double predicted, double m
   ComparedPlan one{.names = std::move(names), .plan = example_plan()};
   one.plan.prediction.iteration = Seconds(predicted);
   if (measured > 0)
-    one.measured = MeasuredPlan{.steps = {Seconds(measured)}, .seconds = Seconds(measured)};
+    one.measured = MeasuredPlan{.steps = {Seconds(measured)},
+                                .seconds = Seconds(measured),
+                                .stages = std::vector<StageReport>(one.plan.stages.size())};
   return one;
 }
 
@@ -47,8 +49,13 @@ TEST(Comparison, SaysWhereTheChosenPlanStandsAndWhatItGains) {
 TEST(Comparison, HoldsTheFullestStageAgainstTheFullestPredicted) {
   Comparison comparison = example();
   const Bytes planned = predicted_allocation(comparison.plans[0].plan);
-  comparison.plans[0].measured->allocated = {Bytes(1), Bytes(planned.value() * 2)};
-  comparison.plans[1].measured->allocated = {planned, Bytes(1)};
+  const auto hold = [&](std::size_t plan, Bytes first, Bytes second) {
+    std::vector<StageReport>& stages = comparison.plans[plan].measured->stages;
+    stages[0].held.allocated = first;
+    stages[1].held.allocated = second;
+  };
+  hold(0, Bytes(1), Bytes(planned.value() * 2));
+  hold(1, planned, Bytes(1));
   const ComparisonSummary s = summarise(comparison);
   EXPECT_NEAR(s.memory_errors->lowest, -0.5, 1e-9);
   EXPECT_NEAR(s.memory_errors->highest, 0, 1e-9);
@@ -56,7 +63,8 @@ TEST(Comparison, HoldsTheFullestStageAgainstTheFullestPredicted) {
 
 TEST(Comparison, FileComesBackAsItWas) {
   Comparison comparison = example();
-  comparison.plans[0].measured->allocated = {Bytes(5), Bytes(7)};
+  comparison.plans[0].measured->stages[0].held.allocated = Bytes(5);
+  comparison.plans[0].measured->stages[1].measured.emplace().compute = Seconds(2);
   const Json json = to_json(comparison);
   const Comparison again = comparison_from_json(json, "results.json");
   EXPECT_EQ(to_json(again).dump(), json.dump());
@@ -64,7 +72,7 @@ TEST(Comparison, FileComesBackAsItWas) {
   EXPECT_FALSE(again.plans[4].measured.has_value());
   EXPECT_EQ(again.missing.size(), 1U);
   Json broken = json;
-  broken["plans"][0]["measured"]["secnods"] = 1;
+  broken["plans"][0]["raport"] = 1;
   EXPECT_THROW(comparison_from_json(broken, "results.json"), Error);
 }
 

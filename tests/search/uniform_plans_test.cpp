@@ -38,7 +38,7 @@ class UniformPlans : public testing::Test {
 const Strategy& first_block(const Plan& plan) { return plan.stages.front().strategies.at(1); }
 
 TEST_F(UniformPlans, EachIsLegalFitsAndIsPricedLikeAnyOtherPlan) {
-  const Bytes memory = 6_GiB;
+  const Bytes memory = 10_GiB;
   const std::vector<Plan> found = plans(memory);
   ASSERT_GT(found.size(), 50U);
   EXPECT_LT(found.size(), plans({}).size());
@@ -58,7 +58,9 @@ TEST_F(UniformPlans, EachIsLegalFitsAndIsPricedLikeAnyOtherPlan) {
 }
 
 TEST_F(UniformPlans, EveryBlockHasTheSameStrategy) {
-  for (const Plan& plan : plans(6_GiB)) {
+  const std::vector<Plan> found = plans(10_GiB);
+  ASSERT_FALSE(found.empty());
+  for (const Plan& plan : found) {
     const Strategy& usual = first_block(plan);
     Strategy outside = usual;
     outside.recompute = Recompute::none;
