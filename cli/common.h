@@ -23,6 +23,15 @@ std::optional<Bytes> read_memory(const std::string& text);
 std::size_t read_choice(const std::string& text, const std::string& flag,
                         const std::vector<std::string>& names);
 
+template <class Enum, std::size_t n>
+Enum read_enum(const std::string& text, const std::string& flag, const Enum (&values)[n]) {
+  std::vector<std::string> names;
+  for (const Enum value : values) names.push_back(name_of(value));
+  return values[read_choice(text, flag, names)];
+}
+inline constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron};
+inline constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32};
+
 enum class Format { text, json };
 Format read_format(const std::string& text);
 

@@ -114,6 +114,8 @@ int run_program(int argc, char** argv) {
   add_simulate(app, run);
   add_import(app, run);
   add_train(app, run);
+  add_compare(app, run);
+  add_calibrate(app, run);
   add_profile(app, run);
   try {
     app.parse(argc, argv);

@@ -26,6 +26,11 @@ void add_train(CLI::App& app, Run& run) {
   add_absent(app, run, "train", "run a plan (this build cannot)");
 }
 
+void add_compare(CLI::App& app, Run& run) {
+  add_absent(app, run, "compare",
+             "run several plans and hold them against their predictions (this build cannot)");
+}
+
 void add_profile(CLI::App& app, Run& run) {
   add_absent(app, run, "profile", "measure this machine (this build cannot)");
 }

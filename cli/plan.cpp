@@ -82,17 +82,8 @@ class ProgressLine {
   Clock::time_point last_ = Clock::now();
 };
 
-constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron};
-constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32};
 constexpr ScheduleKind kSchedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                        ScheduleKind::interleaved, ScheduleKind::zero_bubble};
-
-template <class Enum, std::size_t n>
-Enum read_enum(const std::string& text, const std::string& flag, const Enum (&values)[n]) {
-  std::vector<std::string> names;
-  for (const Enum value : values) names.push_back(name_of(value));
-  return values[read_choice(text, flag, names)];
-}
 
 int read_limit(const std::string& text, const std::string& flag) {
   return static_cast<int>(read_count(text, flag, {1, 1 << 20}).value_or(0));

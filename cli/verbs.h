@@ -40,6 +40,8 @@ void add_check(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);
 void add_import(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
+void add_compare(CLI::App& app, Run& run);
+void add_calibrate(CLI::App& app, Run& run);
 void add_profile(CLI::App& app, Run& run);
 
 }  // namespace braid::cli

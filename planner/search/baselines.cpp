@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "planner/search/uniform_plans.h"
 
 namespace braid {
 
@@ -86,21 +87,11 @@ Exploration explore_baseline(const SearchContext& context, const DecisionTree& t
     const TreeBranch& branch = branch_of(tree, c.shape.stages);
     for (const Strategy& s : kept_strategies(branch)) {
       if (!baseline.offers(s)) continue;
-      Strategy outside = s;
-      outside.recompute = Recompute::none;
-      outside.ep = 1;
-      ProblemOptions uniform;
-      uniform.filter = {[&](const Strategy& other) { return other == s; },
-                        [&](const Strategy& other) { return other == outside; }};
-      const BuiltProblem built = build_problem(context, branch, c, uniform);
-      result.statistics.strategies += built.priced;
-      const std::vector<int> cuts = even_cuts(built.problem);
-      if (cuts.empty()) continue;
-      const double limit = finalists.limit(c.shape);
-      if (const auto solution = search_cuts(built.problem, cuts, {.time = limit}).solution) {
-        ++result.statistics.solved;
-        finalists.add(finalist_of(context, built, *solution));
-      }
+      std::optional<Finalist> found = uniform_plan(context, branch, c, s, finalists.limit(c.shape),
+                                                   result.statistics.strategies);
+      if (!found) continue;
+      ++result.statistics.solved;
+      finalists.add(std::move(*found));
     }
   }
   result.ranked = finalists.ranked();

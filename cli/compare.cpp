@@ -1,0 +1,148 @@
+// braid compare: what the baselines, the search and some plans between them take, against what was
+// predicted.
+
+#include "cli/compare.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "cli/verbs.h"
+#include "planner/core/error.h"
+#include "planner/explain/text.h"
+#include "runtime/models/model.h"
+
+namespace braid::cli {
+namespace {
+
+// Flags as they were typed.
+struct CompareFlags {
+  WorldFlags world;
+  TaskFlags task;
+  std::string memory, global_batch, precision, cost, threads;
+  std::vector<std::string> algorithms = {"dp",          "zero3",     "tp",  "pp",
+                                         "megatron-3d", "galvatron", "bmw", "exact"};
+  std::vector<std::string> plans;
+  std::string more = "0", steps = "8", warm_up = "2";
+  std::string out, markdown;
+  bool rerun = false, retry = false;
+};
+
+int read_small(const std::string& text, const std::string& flag, std::int64_t least) {
+  return static_cast<int>(*read_count(text, flag, {least, 1 << 20}));
+}
+
+CompareOptions read_options(const CompareFlags& flags) {
+  CompareOptions options;
+  SearchOptions& search = options.search;
+  const std::string usual_cost = flags.task.profile.empty() ? "roofline" : "measured";
+  search.cost = read_enum(flags.cost.empty() ? usual_cost : flags.cost, "--cost", kCosts);
+  search.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
+  search.global_batch = *read_count(flags.global_batch, "--global-batch", {1, 1 << 24});
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  search.threads =
+      static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+  search.alternatives = 0;
+  if (!flags.precision.empty())
+    search.precision = read_enum(flags.precision, "--precision", kPrecisions);
+  for (const std::string& name : flags.algorithms)
+    options.algorithms.push_back(
+        static_cast<Algorithm>(read_choice(name, "--algorithms", algorithm_names())));
+  options.files.assign(flags.plans.begin(), flags.plans.end());
+  options.more = read_small(flags.more, "--more", 0);
+  options.steps = read_small(flags.steps, "--steps", 1);
+  options.warm_up = read_small(flags.warm_up, "--warmup", 0);
+  options.out = flags.out;
+  options.markdown = flags.markdown;
+  options.rerun = flags.rerun;
+  options.retry = flags.retry;
+  if (!flags.out.empty()) expect_writable(flags.out, "--out");
+  if (!flags.markdown.empty()) expect_writable(flags.markdown, "--markdown");
+  return options;
+}
+
+int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& launch) {
+  CompareOptions options = read_options(flags);
+  // Of several processes the first one alone reads and plans; the others hear from it.
+  if (launch && launch->rank > 0) {
+    Comparison none;
+    const Place place = choose_place(flags.world, launch, launch->size);
+    return run_comparison(none, std::nullopt, place, options, [] {});
+  }
+  const Task task = load_task(flags.task);
+  models::require_supported(task.model);
+  if (task.profile) {
+    options.search.gradient_precision = task.profile->profile.gradient_precision;
+    if (flags.precision.empty()) options.search.precision = task.profile->profile.precision;
+  }
+  const int devices = task.cluster.num_devices();
+  if (launch && launch->size != devices)
+    throw Error(
+        {.what = fmt::format("{} processes for a cluster of {} devices", launch->size, devices),
+         .where = launch->launcher,
+         .fix = fmt::format("start {} processes, or add --devices {}", devices, launch->size)});
+  const Place place = choose_place(flags.world, launch, devices);
+  Prepared prepared = prepare_comparison(task, place, options);
+  if (prepared.comparison.plans.empty()) {
+    if (prepared.infeasible) print(render_text(*prepared.infeasible, look_of(place)));
+    return kInfeasible;
+  }
+  return run_comparison(prepared.comparison, task.profile, place, options, [&] {
+    if (!options.markdown.empty())
+      write_text(options.markdown, comparison_markdown(prepared.comparison));
+    print(comparison_text(prepared.comparison, look_of(place)));
+  });
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Run& run) {
+  const auto flags = std::make_shared<CompareFlags>();
+  CLI::App* verb =
+      app.add_subcommand("compare", "run several plans and hold them against their predictions");
+  const Options option(*verb);
+  option("--model", flags->task.model, "FILE", "Hugging Face config.json or Braid model");
+  option("--cluster", flags->task.cluster, "FILE", "nodes, devices and links");
+  option("--profile", flags->task.profile, "FILE",
+         "measured figures; one that carries model and cluster needs neither flag");
+  option("--global-batch", flags->global_batch, "N", "samples of one iteration")->required();
+  option("--seq", flags->task.sequence, "N", "tokens of a sample (default: the model's)");
+  option("--devices", flags->task.devices, "N", "use only the cluster's first N devices");
+  option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
+  option("--precision", flags->precision, "NAME", "bf16 (default) or fp32");
+  option("--cost", flags->cost, "NAME",
+         "measured (default with a profile), roofline (without) or galvatron");
+  option("--algorithms", flags->algorithms, "NAME",
+         "whose plans to run, with commas between (default: dp, zero3, tp, pp, megatron-3d, "
+         "galvatron, bmw, exact)")
+      ->delimiter(',');
+  option("--more", flags->more, "N",
+         "and N plans with one strategy for all blocks, of many kinds and speeds (default 0)");
+  option("--plans", flags->plans, "FILE", "and these plans");
+  option("--steps", flags->steps, "N", "steps of each plan that count (default 8)");
+  option("--warmup", flags->warm_up, "N", "steps ahead of them (default 2)");
+  option("--out", flags->out, "FILE",
+         "write all results there after every plan; plans that it holds already are not run again");
+  verb->add_flag("--rerun", flags->rerun, "run all plans anew, whatever --out holds");
+  verb->add_flag("--retry", flags->retry, "run plans again that failed or were cut off");
+  option("--markdown", flags->markdown, "FILE", "write the table there too");
+  option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
+  add_world_flags(option, flags->world, "must be the cluster's number of devices");
+  verb->footer(
+      "\nExamples:\n"
+      "  braid compare --model configs/examples/tiny-llama.json \\\n"
+      "                --cluster configs/examples/four-threads.json --global-batch 16 \\\n"
+      "                --precision fp32 --more 8 --out results.json\n"
+      "  mpirun -n 8 braid compare --profile profile.json --global-batch 64 --more 16 \\\n"
+      "                --out results.json --markdown table.md");
+  verb->callback([flags, &run] {
+    run = [flags] {
+      return launched(
+          [&](const std::optional<comm::Launch>& launch) { return plan_and_run(*flags, launch); });
+    };
+  });
+}
+
+}  // namespace braid::cli

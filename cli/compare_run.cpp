@@ -1,0 +1,166 @@
+// The plans of `braid compare` at work, one after the other in one world.
+
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cli/compare.h"
+#include "cli/train.h"
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+#include "runtime/measure/bench.h"
+#include "runtime/measure/machine.h"
+#include "runtime/ops/device.h"
+#include "runtime/parallel/collectives.h"
+
+namespace braid::cli {
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+constexpr int kRecorded = 2;    // steps after those that count, for the terms
+constexpr double kRate = 1e-4;  // small enough that no loss runs away within some steps
+
+std::string plans_text(const std::vector<Plan>& plans) {
+  Json list = Json::array();
+  for (const Plan& plan : plans) list.push_back(to_json(plan));
+  return list.dump();
+}
+
+std::vector<Plan> plans_from_text(const std::string& text) {
+  std::vector<Plan> plans;
+  const Json list = parse_json(text, "rank 0");
+  for (const JsonValue& v : JsonValue(list, "plans of rank 0").array())
+    plans.push_back(plan_from_json(v.raw(), v.path()));
+  return plans;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+struct Result {
+  train::TrainReport report;
+  std::string error;  // empty: none
+};
+
+// Whether any rank has something to complain of. Ranks that did not come through the same
+// operations find no agreement: all end.
+bool any_failed(bool mine, comm::Group& world, c10::Device device) {
+  at::Tensor word = at::empty({1}, at::kLong);
+  *word.data_ptr<std::int64_t>() = mine ? 1 : 0;
+  word = parallel::all_gather(word.to(device), world, "did the plan run").to(at::kCPU);
+  const auto* words = word.data_ptr<std::int64_t>();
+  return std::any_of(words, words + world.size(), [](std::int64_t w) { return w != 0; });
+}
+
+Result run_one(const Plan& plan, const CompareOptions& options, comm::Group& world,
+               c10::Device device) {
+  train::TrainOptions settings;
+  settings.recorded_steps = kRecorded;
+  settings.steps = options.warm_up + options.steps + kRecorded;
+  settings.seed = kSeed;
+  settings.learning_rate.peak = kRate;
+  settings.learning_rate.total_steps = settings.steps;
+  settings.device = device;
+  settings.data = open_data("synthetic", plan, kSeed);
+  ops::release_cached(device);
+  ops::reset_peak(device);
+  Result result;
+  try {
+    result.report = train::train(plan, world, settings);
+  } catch (const comm::CommError&) {
+    throw;  // the world is broken
+  } catch (const Error& error) {
+    result.error = error.mistake().what;
+  } catch (const std::exception& error) {  // out of memory, above all
+    result.error = first_line(error.what());
+  }
+  if (any_failed(!result.error.empty(), world, device) && result.error.empty())
+    result.error = "another rank failed";
+  return result;
+}
+
+MeasuredPlan measured_of(const Plan& plan, const train::TrainReport& report,
+                         const CompareOptions& options) {
+  MeasuredPlan measured;
+  const auto first = report.steps.begin() + options.warm_up;
+  measured.steps.assign(first, first + options.steps);
+  std::vector<double> seconds;
+  for (const Seconds step : measured.steps) seconds.push_back(step.value());
+  const measure::Timing timing = measure::robust(std::move(seconds));
+  measured.seconds = Seconds(timing.seconds);
+  measured.spread = timing.spread;
+  measured.stages = train::run_report(plan, report).stages;
+  return measured;
+}
+
+// Rank 0's book of results.
+class Ledger {
+ public:
+  Ledger(Comparison& comparison, const CompareOptions& options)
+      : comparison_(comparison), options_(options) {
+    for (std::size_t i = 0; i < comparison.plans.size(); ++i)
+      if (!comparison.plans[i].measured && comparison.plans[i].error.empty()) open_.push_back(i);
+  }
+
+  std::vector<Plan> open_plans() const {
+    std::vector<Plan> plans;
+    for (const std::size_t i : open_) plans.push_back(comparison_.plans[i].plan);
+    return plans;
+  }
+
+  // On disk before it runs: a plan that takes the program with it must not do so twice.
+  void begin(std::size_t number) {
+    row(number).error = "the run ended during this plan";
+    write();
+  }
+
+  void end(std::size_t number, const Result& result) {
+    ComparedPlan& compared = row(number);
+    compared.error = result.error;
+    if (result.error.empty())
+      compared.measured = measured_of(compared.plan, result.report, options_);
+    write();
+    const std::string outcome =
+        compared.measured ? fmt::format("measured {}", format_seconds(compared.measured->seconds))
+                          : compared.error;
+    note(fmt::format("{} of {}: {}: predicted {}, {}", number + 1, open_.size(), title_of(compared),
+                     format_seconds(compared.plan.prediction.iteration), outcome));
+  }
+
+  void write() const {
+    if (!options_.out.empty()) write_text(options_.out, to_json(comparison_).dump(1) + "\n");
+  }
+
+ private:
+  ComparedPlan& row(std::size_t number) { return comparison_.plans[open_[number]]; }
+
+  Comparison& comparison_;
+  const CompareOptions& options_;
+  std::vector<std::size_t> open_;  // indices of plans that have not run
+};
+
+}  // namespace
+
+int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& profile,
+                   const Place& place, const CompareOptions& options,
+                   const std::function<void()>& finish) {
+  Ledger ledger(comparison, options);
+  return run_world(place, [&](comm::Group& world, c10::Device device) {
+    const bool first = world.rank() == 0;
+    const std::vector<Fact> facts = measure::facts_of(world, device, place.backend);
+    if (first && profile)
+      measure::expect_taken_here(profile->profile, facts, profile->reference.file);
+    const std::string mine = first ? plans_text(ledger.open_plans()) : "";
+    const std::vector<Plan> plans = plans_from_text(measure::broadcast_text(mine, world, device));
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (first) ledger.begin(i);
+      const Result result = run_one(plans[i], options, world, device);
+      if (first) ledger.end(i, result);
+    }
+    if (!first) return;
+    ledger.write();
+    finish();
+  });
+}
+
+}  // namespace braid::cli
