@@ -13,7 +13,7 @@
 namespace braid::measure {
 namespace {
 
-constexpr c10::Device kCpu(c10::kCPU);
+const c10::Device kCpu(c10::kCPU);
 const BenchOptions kQuick{
     .warm_up = 0, .least_repetitions = 1, .most_repetitions = 1, .enough_seconds = 0};
 

@@ -18,7 +18,7 @@
 namespace braid::measure {
 namespace {
 
-constexpr c10::Device kCpu(c10::kCPU);
+const c10::Device kCpu(c10::kCPU);
 const HardwareOptions kTiny{
     .precision = Precision::fp32, .largest_message = Bytes(32 * 1024), .room = Bytes(1 << 20)};
 const std::vector<Fact> kFacts = {{"measures", "a test"}};

@@ -15,7 +15,7 @@
 namespace braid::measure {
 namespace {
 
-constexpr c10::Device kCpu(c10::kCPU);
+const c10::Device kCpu(c10::kCPU);
 
 std::vector<std::vector<Fact>> facts_by_rank(int ranks) {
   std::mutex mutex;
