@@ -48,7 +48,7 @@ std::string time_text(const std::optional<Seconds>& time) {
 
 std::string ratio_text(const Row& row) {
   if (!row.predicted || !(*row.predicted > Seconds(0))) return "";
-  return fmt::format("{:.2f}", *row.measured / *row.predicted);
+  return fmt::format("{:.3g}", *row.measured / *row.predicted);
 }
 
 bool hides(const Row& row) {
@@ -58,7 +58,9 @@ bool hides(const Row& row) {
 std::string stage_text(const StageReport& stage) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
   const std::vector<Row> rows = rows_of(stage);
-  const bool any_hidden = std::ranges::any_of(rows, hides);
+  // Only a device moves bytes beside compute. On CPUs "hidden" is all the time until somebody
+  // waits, which says nothing about the links; so it stays in the JSON.
+  const bool any_hidden = stage.held.allocated && std::ranges::any_of(rows, hides);
   const bool priced = stage.predicted.has_value();
   table.add({"", priced ? "planned" : "", "measured", priced ? "ratio" : "",
              any_hidden && priced ? "hidden: planned" : "", any_hidden ? "measured" : ""});

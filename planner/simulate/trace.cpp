@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "planner/core/error.h"
@@ -102,60 +105,71 @@ class StageTrace {
   const TraceProcess& process() const { return process_; }
 
  private:
-  // Stages are taken to spread a micro-batch evenly over their chunks, as the simulator does.
+  // A slice of every pass of this kind over this chunk.
+  struct Piece {
+    std::size_t layer = 0;
+    std::optional<CommKind> kind;
+    double fraction = 0;  // of the pass
+  };
+
   void add_layers(const SimulationEvent& event) {
-    const StagePrediction& prediction = plan_.prediction.stages[static_cast<std::size_t>(stage_)];
-    const std::vector<Part> parts = parts_of(prediction, event.op.kind);
-    const auto& chunks = plan_.stages[static_cast<std::size_t>(stage_)].chunks;
-    std::size_t first = 0;
-    for (int c = 0; c < event.op.chunk; ++c)
-      first += static_cast<std::size_t>(chunks[static_cast<std::size_t>(c)].size());
-    const auto count =
-        static_cast<std::size_t>(chunks[static_cast<std::size_t>(event.op.chunk)].size());
-    double drawn = 0;
-    for (const Part& part : parts)
-      for (std::size_t i = 0; i < count; ++i) drawn += share(part, first, count, first + i);
-    if (drawn <= 0) return;
-    // Whatever no layer takes part in, and what chunks differ by, goes to all alike.
-    const double scale = (event.end - event.start).value() / drawn;
+    const auto key = std::pair(event.op.kind, event.op.chunk);
+    if (!passes_.contains(key)) passes_[key] = pieces(event.op);
     Seconds now = event.start;
-    const bool ahead = event.op.kind == OpKind::forward;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t at = ahead ? first + i : first + count - 1 - i;
-      const std::string name = layer_name(plan_.model, layers_[at]);
-      for (const Part& part : parts) {
-        const Seconds end = now + Seconds(share(part, first, count, at) * scale);
-        if (end > now) add_slice(event.op, name, part, now, end);
-        now = end;
-      }
+    for (const Piece& piece : passes_[key]) {
+      const Seconds end = now + piece.fraction * (event.end - event.start);
+      add_slice(event.op, piece, now, end);
+      now = end;
     }
   }
 
-  double share(const Part& part, std::size_t first, std::size_t count, std::size_t at) const {
-    double all = 0;
-    for (std::size_t i = first; i < first + count; ++i) all += weight(i, part.kind);
-    return all > 0 ? part.seconds * weight(at, part.kind) / all : 0;
-  }
-  double weight(std::size_t at, std::optional<CommKind> kind) const {
-    return weight_of(plan_.model.type_of(layers_[at]).shape,
-                     plan_.stages[static_cast<std::size_t>(stage_)].strategies[at], kind);
+  // Stages are taken to spread a micro-batch evenly over their chunks, as the simulator does.
+  std::vector<Piece> pieces(const Op& op) const {
+    const StagePlan& stage = plan_.stages[static_cast<std::size_t>(stage_)];
+    std::size_t first = 0;
+    for (int c = 0; c < op.chunk; ++c)
+      first += static_cast<std::size_t>(stage.chunks[static_cast<std::size_t>(c)].size());
+    const auto count =
+        static_cast<std::size_t>(stage.chunks[static_cast<std::size_t>(op.chunk)].size());
+    std::vector<Part> parts =
+        parts_of(plan_.prediction.stages[static_cast<std::size_t>(stage_)], op.kind);
+    const auto weight = [&](std::size_t layer, const Part& part) {
+      return weight_of(plan_.model.type_of(layers_[layer]).shape, stage.strategies[layer],
+                       part.kind);
+    };
+    double drawn = 0;
+    for (Part& part : parts) {
+      double all = 0;
+      for (std::size_t i = first; i < first + count; ++i) all += weight(i, part);
+      part.seconds = all > 0 ? part.seconds / all : 0;  // for a weight of one, from here on
+      if (all > 0) drawn += part.seconds * all;
+    }
+    std::vector<Piece> list;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t layer = op.kind == OpKind::forward ? first + i : first + count - 1 - i;
+      for (const Part& part : parts)
+        if (const double seconds = part.seconds * weight(layer, part); seconds > 0)
+          list.push_back({layer, part.kind, seconds / drawn});
+    }
+    return list;
   }
 
-  void add_slice(const Op& op, const std::string& layer, const Part& part, Seconds start,
-                 Seconds end) {
-    auto& track = part.kind ? process_.communication : process_.compute;
-    track.push_back({.name = fmt::format(
-                         "{} {}", layer,
-                         part.kind ? name_of(*part.kind) : phase_label(op.kind, op.micro_batch)),
-                     .category = part.kind ? name_of(*part.kind) : name_of(op.kind),
-                     .start = start,
-                     .end = end,
-                     .micro_batch = op.micro_batch});
+  void add_slice(const Op& op, const Piece& piece, Seconds start, Seconds end) {
+    auto& track = piece.kind ? process_.communication : process_.compute;
+    const std::string what =
+        piece.kind ? name_of(*piece.kind) : phase_label(op.kind, op.micro_batch);
+    track.push_back(
+        {.name = fmt::format("{} {}", layer_name(plan_.model, layers_[piece.layer]), what),
+         .category = piece.kind ? name_of(*piece.kind) : name_of(op.kind),
+         .start = start,
+         .end = end,
+         .micro_batch = op.micro_batch});
   }
 
   const Plan& plan_;
   int stage_;
   std::vector<int> layers_;
+  std::map<std::pair<OpKind, int>, std::vector<Piece>> passes_;
   TraceProcess process_;
 };
 

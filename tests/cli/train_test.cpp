@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "planner/core/json.h"
+#include "planner/explain/run_report.h"
 #include "tests/cli/program.h"
 
 namespace braid {
@@ -55,8 +57,9 @@ TEST_F(TrainCommand, LearnsAndWritesMetrics) {
              "--tensorboard", "--log-every", "1", "--json", "report.json"});
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   EXPECT_EQ(outcome.error, "");
-  for (const char* words : {"step 1/3", "step 2/3", "step 3/3", "in_process", "Time of a step",
-                            "Memory of one device", "planned"})
+  for (const char* words :
+       {"step 1/3", "step 2/3", "step 3/3", "in_process", "Time of a step", "Where a step goes",
+        "compute", "update", "measured", "ratio", "Memory of one device", "planned"})
     EXPECT_THAT(outcome.out, HasSubstr(words));
   const std::vector<Json> lines = lines_of(folder_ / "run/metrics.jsonl");
   ASSERT_EQ(lines.size(), 3U);
@@ -65,9 +68,35 @@ TEST_F(TrainCommand, LearnsAndWritesMetrics) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run"))
     event_files += entry.path().filename().string().find("tfevents") != std::string::npos ? 1 : 0;
   EXPECT_EQ(event_files, 1);
-  const Json report = read_json(folder_ / "report.json");
-  EXPECT_EQ(report.at("losses").size(), 3U);
-  EXPECT_EQ(report.at("stages").size(), read_json(folder_ / "plan.json").at("stages").size());
+  EXPECT_EQ(read_text(folder_ / "report.json"), read_text(folder_ / "run/report.json"));
+  const RunReport report = read_report(folder_ / "report.json");
+  EXPECT_EQ(report.losses.size(), 3U);
+  EXPECT_EQ(report.steps.size(), 3U);
+  EXPECT_EQ(plan_text(report.plan), plan_text(read_plan(folder_ / "plan.json")));
+  for (const StageReport& stage : report.stages) {
+    ASSERT_TRUE(stage.measured && stage.predicted);
+    EXPECT_GT(stage.measured->compute, Seconds(0));
+    // The terms are those of the last step, the only one that was recorded.
+    EXPECT_NEAR(stage.measured->step() / report.steps.back(), 1, 0.5);
+    EXPECT_NEAR(stage.predicted->step() / report.plan.prediction.iteration, 1, 1e-9);
+  }
+}
+
+TEST_F(TrainCommand, WritesATraceLikeTheSimulators) {
+  const Outcome outcome = train({"--steps", "3", "--trace", "run.json"});
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("The trace is in run.json"));
+  ASSERT_EQ(run_braid({"simulate", "plan.json", "--trace", "sim.json"}, folder_.path()).exit, 0);
+  const auto compute_names = [&](const char* file) {
+    std::set<std::string> names;
+    const Json trace = read_json(folder_ / file);
+    for (const Json& event : trace.at("traceEvents"))
+      if (event.at("ph") == "X" && event.at("tid") == 0) names.insert(event.at("name"));
+    return names;
+  };
+  EXPECT_TRUE(compute_names("run.json").contains("blocks.0 F0"));
+  for (const std::string& name : compute_names("sim.json"))
+    EXPECT_TRUE(compute_names("run.json").contains(name)) << name;
 }
 
 TEST_F(TrainCommand, TrainsOnTheBytesOfAFile) {
@@ -94,8 +123,12 @@ TEST_F(TrainCommand, DryRunHoldsWhatThePlanSaysOfStates) {
 TEST_F(TrainCommand, DryRunHoldsWhatARunHolds) {
   ASSERT_EQ(train({"--dry-run", "--json", "dry.json"}).exit, 0);
   ASSERT_EQ(train({"--steps", "1", "--json", "run.json"}).exit, 0);
-  EXPECT_EQ(read_json(folder_ / "dry.json").at("stages"),
-            read_json(folder_ / "run.json").at("stages"));
+  const Json dry = read_json(folder_ / "dry.json").at("stages");
+  const Json run = read_json(folder_ / "run.json").at("stages");
+  ASSERT_EQ(dry.size(), run.size());
+  for (std::size_t i = 0; i < dry.size(); ++i)
+    for (const char* key : {"held_bytes", "planned_bytes"})
+      EXPECT_EQ(dry[i].at(key), run[i].at(key)) << key;
 }
 
 TEST_F(TrainCommand, DryRunOfAThousandDevicesNeedsNone) {
@@ -140,6 +173,8 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
       {"no steps", {"--steps", "0"}, {"out of range", "--steps"}},
       {"a dropout of all", {"--dropout", "1"}, {"--dropout"}},
       {"no folder for TensorBoard", {"--tensorboard"}, {"--metrics FOLDER"}},
+      {"a trace in no folder", {"--trace", "no/trace.json"}, {"does not exist", "--trace"}},
+      {"a trace of a lone step", {"--steps", "1", "--trace", "t.json"}, {"--trace", "--steps 2"}},
       {"a report in no folder", {"--json", "no/report.json"}, {"does not exist", "--json"}},
   };
   for (const Case& c : cases) {

@@ -100,7 +100,7 @@ TEST(Trace, LayersThatDoNotCommunicateHaveNoSlicesOfIt) {
 TEST(Trace, MessagesOfChunksAreToldApart) {
   const std::string text = text_of(priced_plan({ScheduleKind::interleaved, 2, 2, 2}));
   EXPECT_NE(text.find("\"send act 1 chunk 0\""), std::string::npos);
-  EXPECT_NE(text.find("\"receive act 1 chunk 1\""), std::string::npos);
+  EXPECT_NE(text.find("\"send act 1 chunk 1\""), std::string::npos);
 }
 
 TEST(Trace, LayersFillTheirOperation) {

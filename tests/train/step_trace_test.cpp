@@ -2,6 +2,7 @@
 
 #include "runtime/train/step_trace.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,7 +107,12 @@ TEST(StepTrace, KindsFollowFromTheStrategy) {
     std::map<CommKind, std::string> expect;  // one of the operations of each kind
   };
   const Case cases[] = {
-      {"megatron", "llama", {.tp = 2}, 1, {{CommKind::tensor, "gather tokens"}}},
+      // The ranks of a tensor group see other tokens at their norms, whose gradients add up.
+      {"megatron",
+       "llama",
+       {.tp = 2},
+       1,
+       {{CommKind::tensor, "gather tokens"}, {CommKind::reduce, "share blocks.1"}}},
       {"ulysses",
        "llama",
        {.tp = 2, .tp_kind = TensorKind::ulysses},
