@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -82,6 +83,14 @@ void share_cores(int ranks_here) {
   at::set_num_threads(std::max(1, cores / ranks_here));
 }
 
+// Every large tensor would be fresh from the kernel and go back to it at once, which costs more
+// than many an operator on it.
+void keep_freed_memory() {
+  constexpr int kNever = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kNever);
+  mallopt(M_TRIM_THRESHOLD, kNever);
+}
+
 int processes_here(const comm::Launch& launch) {
   const auto local = comm::process_environment("OMPI_COMM_WORLD_LOCAL_SIZE");
   const int count = local ? std::atoi(local->c_str()) : 0;
@@ -157,12 +166,14 @@ int run_world(const Place& place, const RankWork& work) {
   switch (place.backend) {
     case BackendKind::in_process: {
       share_cores(place.ranks);
+      keep_freed_memory();
       comm::run_in_process(
           place.ranks, [&](comm::Group& world) { work(world, c10::kCPU); }, place.timeout);
       return kOk;
     }
     case BackendKind::mpi: {
       share_cores(processes_here(*place.launch));
+      keep_freed_memory();
       {
         const auto world = comm::mpi_world(place.timeout);
         work(*world, c10::kCPU);

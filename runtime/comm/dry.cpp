@@ -1,6 +1,7 @@
 #include "runtime/comm/dry.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace braid::comm {
 
@@ -54,6 +55,58 @@ class DryGroup final : public Group {
 };
 
 }  // namespace
+
+namespace {
+
+void echo(const void* from, std::int64_t have, std::byte* to, std::int64_t want) {
+  const std::int64_t bytes = std::min(have, want);
+  if (bytes > 0 && from != to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+class EchoGroup final : public Group {
+ public:
+  EchoGroup(int rank, int size) : Group(rank, size) {}
+
+ protected:
+  Handle do_all_reduce(Buffer, Reduction, std::string_view) override { return {}; }
+  Handle do_reduce_scatter(ConstBuffer in, Buffer out, Reduction, std::string_view) override {
+    echo(in.data, in.bytes(), static_cast<std::byte*>(out.data), out.bytes());
+    return {};
+  }
+  Handle do_all_gather(ConstBuffer in, Buffer out, std::string_view) override {
+    for (int peer = 0; peer < size(); ++peer)
+      echo(in.data, in.bytes(), static_cast<std::byte*>(out.data) + peer * in.bytes(), in.bytes());
+    return {};
+  }
+  Handle do_all_to_all(ConstBuffer in, std::span<const std::int64_t>, Buffer out,
+                       std::span<const std::int64_t>, std::string_view) override {
+    echo(in.data, in.bytes(), static_cast<std::byte*>(out.data), out.bytes());
+    return {};
+  }
+  Handle do_broadcast(Buffer, int, std::string_view) override { return {}; }
+  Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
+                     std::string_view) override {
+    for (std::size_t i = 0; i < std::min(out.size(), in.size()); ++i)
+      echo(out[i].buffer.data, out[i].buffer.bytes(), static_cast<std::byte*>(in[i].buffer.data),
+           in[i].buffer.bytes());
+    return {};
+  }
+  void do_barrier(std::string_view) override {}
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view) override {
+    const auto place = std::ranges::find(members, rank()) - members.begin();
+    return std::make_unique<EchoGroup>(static_cast<int>(place), static_cast<int>(members.size()));
+  }
+  void do_copy(ConstBuffer from, Buffer to) override {
+    echo(from.data, from.bytes(), static_cast<std::byte*>(to.data), to.bytes());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Group> echo_group(int rank, int size) {
+  internal_check(rank >= 0 && rank < size, "echo_group: the rank is not in the group");
+  return std::make_unique<EchoGroup>(rank, size);
+}
 
 std::unique_ptr<Group> dry_group(int rank, int size, std::shared_ptr<Traffic> traffic) {
   internal_check(rank >= 0 && rank < size, "dry_group: the rank is not in the group");

@@ -14,5 +14,8 @@ struct Traffic {
 
 // Subgroups count into the same place. split() does not work: nobody answers.
 std::unique_ptr<Group> dry_group(int rank, int size, std::shared_ptr<Traffic> traffic = nullptr);
+// The same in the host's memory, with an echo: what comes from the others is what this rank gave,
+// so that results are numbers of a usual size.
+std::unique_ptr<Group> echo_group(int rank, int size);
 
 }  // namespace braid::comm

@@ -55,7 +55,6 @@ Site find_site(c10::Device device) {
       {"cores of a node", fmt::format("{} in {} package{}, {} NUMA node{}", host.cores,
                                       host.packages, host.packages == 1 ? "" : "s", host.numa_nodes,
                                       host.numa_nodes == 1 ? "" : "s")},
-      {"memory of a node", whole_gib(host.memory.value())},
       {"threads of a rank", std::to_string(at::get_num_threads())},
   };
   if (host.last_cache > Bytes(0))

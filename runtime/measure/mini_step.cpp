@@ -42,6 +42,12 @@ Plan plan_of(const Model& model, const LayerQuestion& question, const MiniOption
   return plan;
 }
 
+// CPUs are slow on the tiny numbers that memory without a value may hold; there the others echo.
+std::shared_ptr<comm::Group> lonely_world(int rank, int size, at::Device device) {
+  if (device.is_cpu()) return comm::echo_group(rank, size);
+  return comm::dry_group(rank, size);
+}
+
 double bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
 }
@@ -57,7 +63,7 @@ struct MiniStep::Flight {
 MiniStep::MiniStep(const Model& model, const LayerQuestion& question, int rank,
                    const MiniOptions& options)
     : options_(options),
-      world_(comm::dry_group(rank, question.tp * question.cp)),
+      world_(lonely_world(rank, question.tp * question.cp, options.numerics.device)),
       groups_(*world_) {
   const Plan plan = plan_of(model, question, options);
   model_ = models::build(plan, rank, options.numerics, groups_, {});

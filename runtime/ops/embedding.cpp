@@ -12,8 +12,9 @@ namespace braid::ops {
 
 namespace {
 
-// Ids as rows of this rank's table. Ids that lie elsewhere stand at row 0 and are marked, which
-// keeps every shape independent of the data (and so the GPU from waiting).
+// Ids as rows of this rank's table. Ids that lie elsewhere stand at some row and are marked, which
+// keeps every shape independent of the data (and so the GPU from waiting). They spread over all
+// rows: gradients of one row are added one after the other.
 struct LocalRows {
   at::Tensor rows;       // [n]
   at::Tensor elsewhere;  // [n, 1] bool
@@ -21,7 +22,7 @@ struct LocalRows {
 LocalRows local_rows(const at::Tensor& ids, std::int64_t first, std::int64_t held) {
   at::Tensor rows = at::sub(ids.reshape({-1}), first);
   const at::Tensor elsewhere = rows.lt(0).logical_or_(rows.ge(held));
-  rows.masked_fill_(elsewhere, 0);
+  rows.remainder_(held);
   return {rows, elsewhere.unsqueeze(-1)};
 }
 

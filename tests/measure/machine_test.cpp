@@ -43,8 +43,7 @@ TEST(Facts, AreTheSameOnAllRanks) {
   EXPECT_EQ(value_of(all[0], "nodes"), "1");
   EXPECT_EQ(value_of(all[0], "ranks of a node"), "3");
   EXPECT_EQ(value_of(all[0], "backend"), "in_process");
-  for (const char* name :
-       {"program", "libtorch", "cpu", "cores of a node", "memory of a node", "threads of a rank"})
+  for (const char* name : {"program", "libtorch", "cpu", "cores of a node", "threads of a rank"})
     EXPECT_NE(value_of(all[0], name), "") << name;
 }
 
