@@ -50,7 +50,7 @@ void measure_as(comm::Group& world, c10::Device device, const HardwareFlags& fla
   const Seconds took(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   const RenderOptions look = look_of(place);
-  if (is_terminal(stderr)) std::fputs("\r\x1b[K", stderr);
+  if (!place.launch && is_terminal(stderr)) std::fputs("\r\x1b[K", stderr);  // the bar
   print(hardware_text(profile, look) + "\n" + closing_text(bench, flags.common, profile, took));
 }
 

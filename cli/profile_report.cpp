@@ -68,28 +68,26 @@ std::string groups_text(const Profile& profile, const RenderOptions& look) {
     groups[{s.ranks, s.stride}][s.op].emplace_back(static_cast<double>(s.bytes.value()),
                                                    s.seconds.value());
   if (groups.empty()) return {};
-  Table table({Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
-               Align::right});
-  std::vector<std::string> head = {"ranks", "apart"};
+  Table table({Align::right, Align::right, Align::left, Align::right, Align::right, Align::right,
+               Align::right, Align::right});
+  std::vector<std::string> head = {"ranks", "apart", ""};
   for (const Collective op : kOps) head.push_back(name_of(op));
   table.add(std::move(head));
   for (auto& [shape, ops] : groups) {
-    std::vector<std::string> row = {std::to_string(shape.first), std::to_string(shape.second)};
+    std::vector<std::string> latency = {std::to_string(shape.first), std::to_string(shape.second),
+                                        "latency"};
+    std::vector<std::string> bandwidth = {"", "", "bandwidth"};
     for (const Collective op : kOps) {
       const Points& points = ops[op];
-      if (points.size() < 2) {
-        row.emplace_back();
-        continue;
-      }
-      const Line line = fit_relative_line(points);
-      row.push_back(fmt::format("{} · {}", format_seconds(Seconds(std::max(0.0, line.offset))),
-                                rate_text(1 / std::max(line.slope, 1e-18), "B/s")));
+      const Line line = points.size() < 2 ? Line{} : fit_relative_line(points);
+      const bool fits = line.slope > 0;
+      latency.push_back(fits ? format_seconds(Seconds(std::max(0.0, line.offset))) : "");
+      bandwidth.push_back(fits ? rate_text(1 / line.slope, "B/s") : "");
     }
-    table.add(std::move(row));
+    table.add(std::move(latency));
+    table.add(std::move(bandwidth));
   }
-  return paint("Groups: latency and bandwidth (of the tensor), all groups of a shape at once",
-               Tone::strong, look) +
-         "\n" + table.text();
+  return paint("Groups, all of a shape at once", Tone::strong, look) + "\n" + table.text();
 }
 
 std::string overlaps_text(const Profile& profile, const RenderOptions& look) {

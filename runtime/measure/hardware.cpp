@@ -14,7 +14,6 @@ namespace {
 // Device memory that is gone before any tensor, for each rank on the GPU.
 std::optional<Bytes> measure_context(Bench& bench, const Machine& machine) {
   if (machine.ranks_per_gpu == 0) return std::nullopt;
-  bench.expect(1);
   const auto bytes = bench.run("context", [&] {
     ops::release_cached(bench.device());
     bench.world().barrier("all contexts are there");
@@ -80,6 +79,8 @@ Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   const Machine machine = find_machine(bench.world(), bench.device(), options.backend);
   const HardwareTask task{bench, machine, options,
                           options.room > Bytes(0) ? options.room : machine.free / 8};
+  bench.expect((machine.ranks_per_gpu > 0 ? 1 : 0) + num_device_measurements() +
+               num_collective_measurements(task) + num_overlap_measurements(task));
   Profile profile;
   profile.source = "braid profile hardware";
   profile.precision = options.precision;

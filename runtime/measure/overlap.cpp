@@ -10,6 +10,7 @@
 
 #include "planner/core/error.h"
 #include "runtime/measure/hardware_parts.h"
+#include "runtime/measure/shapes.h"
 #include "runtime/ops/device.h"
 #include "runtime/parallel/collectives.h"
 
@@ -19,8 +20,20 @@ namespace {
 
 constexpr const char* kName = "beside compute";
 constexpr int kMessages = 4;  // operations under way at once
-// Below a tenth of its speed an operation's progress cannot be told from noise.
-constexpr double kLeastSpeed = 0.1;
+// Below a fifth of its speed an operation's progress cannot be told from noise.
+constexpr double kLeastSpeed = 0.2;
+constexpr Collective kBeside[] = {Collective::all_gather, Collective::reduce_scatter,
+                                  Collective::all_reduce};
+
+// Neighbours of every number. On CPUs operations advance inside calls alone, in all groups alike.
+std::vector<GroupShape> shapes_for(const HardwareTask& task) {
+  const int ranks = task.bench.world().size();
+  std::vector<GroupShape> shapes = group_shapes(ranks);
+  std::erase_if(shapes, [&](const GroupShape& shape) {
+    return shape.stride > 1 || (task.bench.device().is_cpu() && shape.size < ranks);
+  });
+  return shapes;
+}
 
 // Sized so that communication takes about twice as long as compute: it is still under way when
 // compute ends.
@@ -114,11 +127,11 @@ class Messages {
   std::vector<at::Tensor> parts_, wholes_;
 };
 
-// Seconds of compute alone, communication alone, compute beside communication, and both.
+// Seconds of compute alone, of compute beside communication, and those of communication that were
+// hidden. Each repetition takes all of them, so that load from elsewhere falls on all alike.
 std::vector<double> time_both(const HardwareTask& task, const Load& load,
                               const Messages& messages) {
-  Bench& bench = task.bench;
-  const c10::Device device = bench.device();
+  const c10::Device device = task.bench.device();
   const auto options = at::TensorOptions(device).dtype(task.type_of(task.options.precision));
   const at::Tensor a = at::ones({load.width, load.width}, options);
   const at::Tensor b = at::ones({load.width, load.width}, options);
@@ -129,9 +142,19 @@ std::vector<double> time_both(const HardwareTask& task, const Load& load,
   const auto wait = [](std::vector<comm::Handle> handles) {
     for (comm::Handle& handle : handles) handle.wait();
   };
-  std::vector<double> seconds{bench.time(compute), bench.time([&] { wait(messages.start()); })};
-  const auto both = bench.time_parts([&] {
-    const ops::Mark begin = ops::Mark::now(device);
+  const auto begin_together = [&] {
+    ops::synchronise(device);
+    task.bench.world().barrier("beside each other");
+    return ops::Mark::now(device);
+  };
+  return task.bench.time_parts([&] {
+    const ops::Mark alone = begin_together();
+    compute();
+    const ops::Mark alone_computed = ops::Mark::now(device);
+    const ops::Mark sending = begin_together();
+    wait(messages.start());
+    const ops::Mark sent = ops::Mark::now(device);
+    const ops::Mark begin = begin_together();
     auto handles = messages.start();
     const ops::Mark started = ops::Mark::now(device);
     compute();
@@ -139,56 +162,61 @@ std::vector<double> time_both(const HardwareTask& task, const Load& load,
     wait(std::move(handles));
     const ops::Mark end = ops::Mark::now(device);
     ops::synchronise(device);
-    return std::vector<double>{computed.since(started), end.since(begin)};
+    const double beside = computed.since(started);
+    // What starting takes, before compute begins, and waiting after it is not hidden.
+    const double exposed = end.since(begin) - beside;
+    return std::vector<double>{alone_computed.since(alone), beside, sent.since(sending) - exposed};
   });
-  seconds.insert(seconds.end(), both.begin(), both.end());
-  return seconds;
+}
+
+void measure_overlap(const HardwareTask& task, Collective op, ShapeGroups& groups,
+                     Profile& profile) {
+  const GroupShape shape = groups.shape();
+  const auto load = load_for(task, profile, op, shape);
+  if (!load) {
+    task.bench.expect(-1);
+    return;
+  }
+  const auto seconds =
+      task.bench.run(fmt::format("overlap {} {}x{}", name_of(op), shape.size, shape.stride), [&] {
+        comm::Group* group = groups.mine();
+        const Messages messages(task, op, group, load->message);
+        std::vector<double> mine = time_both(task, *load, messages);
+        for (double& value : mine)
+          value = group == nullptr ? 0 : task.among(groups.members(), value);
+        return mine;
+      });
+  if (seconds) profile.overlaps.push_back(overlap_of(op, shape.size, *seconds));
 }
 
 }  // namespace
 
 OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& seconds) {
-  const double compute = seconds[0], communication = seconds[1], beside = seconds[2];
-  // What starting takes, before compute begins, and waiting after it is not hidden.
-  const double exposed = seconds[3] - beside;
-  const double hidden = communication - exposed;
+  const double compute = seconds[0], beside = seconds[1], hidden = seconds[2];
   OverlapSample sample{op, ranks, std::clamp(beside / compute, 1.0, kNoProgress), kNoProgress};
   if (hidden > kLeastSpeed * beside)
     sample.communication = std::clamp(beside / hidden, 1.0, kNoProgress);
   return sample;
 }
 
+int num_overlap_measurements(const HardwareTask& task) {
+  const auto groups = shapes_for(task).size();
+  return groups == 0 ? 0 : static_cast<int>(std::size(kBeside) * groups) + 1;
+}
+
 void measure_overlaps(const HardwareTask& task, Profile& profile) {
-  constexpr Collective kBeside[] = {Collective::all_gather, Collective::reduce_scatter,
-                                    Collective::all_reduce, Collective::point_to_point};
   comm::Group& world = task.bench.world();
   if (world.size() == 1) return;
-  task.bench.expect(static_cast<int>(std::size(kBeside)));
+  for (const GroupShape& shape : shapes_for(task)) {
+    ShapeGroups groups(world, shape);
+    for (const Collective op : kBeside) measure_overlap(task, op, groups, profile);
+  }
   ShapeGroups pairs(world, {2, 1});
+  measure_overlap(task, Collective::point_to_point, pairs, profile);
   double slowdown = 0;
-  for (const Collective op : kBeside) {
-    const bool message = op == Collective::point_to_point;
-    const GroupShape shape = message ? pairs.shape() : GroupShape{world.size(), 1};
-    const auto load = load_for(task, profile, op, shape);
-    if (!load) {
-      task.bench.expect(-1);
-      continue;
-    }
-    const auto seconds =
-        task.bench.run(fmt::format("overlap {} {}x{}", name_of(op), shape.size, shape.stride), [&] {
-          comm::Group* group = message ? pairs.mine() : &world;
-          const Messages messages(task, op, group, load->message);
-          std::vector<double> mine = time_both(task, *load, messages);
-          const int members = message ? pairs.members() : world.size();
-          for (double& value : mine) value = group == nullptr ? 0 : task.among(members, value);
-          return mine;
-        });
-    if (!seconds) continue;
-    profile.overlaps.push_back(overlap_of(op, shape.size, *seconds));
-    const OverlapSample& found = profile.overlaps.back();
+  for (const OverlapSample& found : profile.overlaps)
     if (found.communication < kNoProgress)
       slowdown = std::max({slowdown, found.compute, found.communication});
-  }
   constexpr double kMost = 100;  // that a profile's file takes
   if (slowdown > 0) profile.overlap_slowdown = std::min(slowdown, kMost);
 }

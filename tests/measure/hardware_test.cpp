@@ -173,18 +173,19 @@ TEST(Limit, LeavesAProfileOfWhatThereIsAndAJournalToGoOnFrom) {
 
 struct OverlapCase {
   const char* fact;
-  std::vector<double> seconds;  // compute, communication, compute beside it, both
+  std::vector<double> seconds;  // compute, compute beside communication, hidden communication
   double compute, communication;
 };
 
-TEST(Overlap, FactorsFollowFromFourTimes) {
+TEST(Overlap, FactorsFollowFromThreeTimes) {
   const OverlapCase cases[] = {
-      {"nothing disturbs: half of the communication is hidden", {1, 2, 1, 2}, 1, 1},
-      {"communication waits for compute", {1, 2, 1, 3}, 1, kNoProgress},
-      {"communication at half speed: of 2 seconds half a one is hidden", {1, 2, 1, 2.5}, 1, 2},
-      {"both slow down: 1.5 s of compute hide 1 s", {1, 2, 1.5, 2.5}, 1.5, 1.5},
-      {"what noise hides is no progress", {1, 2, 1, 2.95}, 1, kNoProgress},
-      {"noise makes nothing faster", {1, 2, 0.9, 1.8}, 1, 1},
+      {"nothing disturbs: as much is hidden as compute lasts", {1, 1, 1}, 1, 1},
+      {"communication waits for compute", {1, 1, 0}, 1, kNoProgress},
+      {"communication at half speed", {1, 1, 0.5}, 1, 2},
+      {"both slow down: 1.5 s of compute hide 1 s", {1, 1.5, 1}, 1.5, 1.5},
+      {"what noise hides is no progress", {1, 1, 0.15}, 1, kNoProgress},
+      {"less than nothing hidden is no progress", {1, 1, -0.5}, 1, kNoProgress},
+      {"noise makes nothing faster", {1, 0.9, 1}, 1, 1},
   };
   for (const OverlapCase& c : cases) {
     const OverlapSample sample = overlap_of(Collective::all_gather, 4, c.seconds);

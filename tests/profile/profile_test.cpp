@@ -18,11 +18,53 @@ constexpr const char* kProfile = R"({
   "version": 2,
   "name": "measured",
   "source": "by hand",
+  "taken_on": {
+    "ranks": "8",
+    "cpu": "Xeon"
+  },
+  "noise": {
+    "measurements": 12,
+    "typical": 0.01,
+    "worst": 0.25,
+    "worst_name": "all_reduce 8x1 1024"
+  },
   "precision": "bf16",
   "gradient_precision": "fp32",
   "overlap_slowdown": 1.125552573612729,
   "context_bytes": 536870912,
   "allocator_slack": 0.02,
+  "correction": {
+    "compute": 1.1,
+    "tensor": 1.0,
+    "context": 1.0,
+    "sharding": 0.9,
+    "transfer": 1.0,
+    "update": 1.0,
+    "step_overhead": 0.001
+  },
+  "overlaps": [
+    {
+      "op": "all_gather",
+      "ranks": 8,
+      "compute": 1.2,
+      "communication": 1000.0
+    }
+  ],
+  "updates": [
+    {
+      "elements": 1048576,
+      "seconds": 0.0001
+    }
+  ],
+  "gemms": [
+    {
+      "precision": "bf16",
+      "m": 4096,
+      "n": 4096,
+      "k": 128,
+      "flops_per_second": 75000000000000.0
+    }
+  ],
   "layers": [
     {
       "type": "decoder",
@@ -38,9 +80,16 @@ constexpr const char* kProfile = R"({
           "samples": 0.5,
           "sequence": 2048,
           "split": 2,
+          "kind": "ulysses",
+          "context": 2,
           "forward": 0.0123,
           "backward_input": 0.02,
-          "backward_weight": 0.01
+          "backward_weight": 0.01,
+          "selective": 0.003,
+          "full": 0.012,
+          "workspace_bytes": 4096,
+          "workspace_selective_bytes": 8192,
+          "workspace_full_bytes": 16384
         },
         {
           "samples": 1.0,
@@ -107,6 +156,11 @@ TEST(Profile, ReadsWhatWasMeasured) {
   EXPECT_EQ(profile.bandwidths.front().bandwidth, BytesPerSecond(165.691e9));
   EXPECT_EQ(profile.collectives.front().op, Collective::all_to_all);
   EXPECT_EQ(profile.collectives.front().seconds, Seconds(78.95e-6));
+  EXPECT_EQ(profile.taken_on, (std::vector<Fact>{{"ranks", "8"}, {"cpu", "Xeon"}}));
+  EXPECT_EQ(profile.overlaps.front().communication, kNoProgress);
+  EXPECT_EQ(profile.gemms.front().rate, FlopsPerSecond(75e12));
+  EXPECT_EQ(profile.noise.value_or(Noise{}).worst_name, "all_reduce 8x1 1024");
+  EXPECT_EQ(profile.correction.value_or(Correction{}).sharding, 0.9);
 }
 
 TEST(Profile, RoundTripsByteForByte) { EXPECT_EQ(to_json(sample()).dump(2), kProfile); }
@@ -184,9 +238,33 @@ constexpr MistakeCase kMistakes[] = {
      "'decoder' stands twice", "p.json: layers[1]"},
     {"overlap that speeds up", R"([{"op": "replace", "path": "/overlap_slowdown", "value": 0.9}])",
      "0.9 is out of range", "p.json: overlap_slowdown"},
+    {"an operation that compute speeds up",
+     R"([{"op": "replace", "path": "/overlaps/0/communication", "value": 0.5}])",
+     "0.5 is out of range", "p.json: overlaps[0].communication"},
+    {"a product without a rate",
+     R"([{"op": "replace", "path": "/gemms/0/flops_per_second", "value": 0}])", "0 is out of range",
+     "p.json: gemms[0].flops_per_second"},
+    {"a fact that is no text", R"([{"op": "replace", "path": "/taken_on/ranks", "value": 8}])",
+     "expected a string", "p.json: taken_on.ranks"},
     {"half a placement", R"([{"op": "remove", "path": "/only_stage/activations"}])",
      "'activations' is missing", "p.json: only_stage"},
 };
+
+TEST(Profile, SaysWhichFactsDiffer) {
+  const std::vector<Fact> then = {{"ranks", "8"}, {"cpu", "Xeon"}, {"driver", "580"}};
+  const std::vector<Fact> now = {{"cpu", "Xeon"}, {"ranks", "4"}, {"gpu", "H200"}};
+  EXPECT_EQ(differences(then, now),
+            (std::vector<std::string>{"ranks: '8' then, '4' now", "driver: '580' then, unknown now",
+                                      "gpu: unknown then, 'H200' now"}));
+  EXPECT_TRUE(differences(then, then).empty());
+}
+
+TEST(Profile, ACutFileIsRefusedWhereverItEnds) {
+  const std::string whole = kProfile;
+  for (std::size_t end = 0; end < whole.size(); end += 7)
+    EXPECT_THROW(profile_from_json(parse_json(whole.substr(0, end), "p.json"), "p.json"), Error)
+        << end;
+}
 
 TEST(Profile, RefusesMistakes) {
   expect_refused(kMistakes, parse_json(kProfile, "p.json"),
