@@ -46,7 +46,8 @@ void measure_products(const HardwareTask& task, Precision precision, Profile& pr
   // GPU, many in a row hide what it takes to begin one.
   const bool cpu = bench.device().is_cpu();
   const double least_seconds = cpu ? 0.03 : 0.001;
-  double rate = cpu ? 1e10 : 1e13;  // of the last product; at first a guess
+  double best_rate = cpu ? 1e11 : 1e14;  // a guess on the high side, then what is above it
+  double rate = best_rate;               // of the last product
   for (const Product& p : kProducts) {
     const bool too_slow =
         precision == Precision::bf16 && cpu && std::max({p.m, p.n, p.k}) > kLargestBf16OnCpu;
@@ -56,7 +57,7 @@ void measure_products(const HardwareTask& task, Precision precision, Profile& pr
       bench.expect(-1);
       continue;
     }
-    const int times = std::max(1, static_cast<int>(least_seconds * rate / p.flops()));
+    const int times = std::max(1, static_cast<int>(least_seconds * best_rate / p.flops()));
     const auto seconds =
         bench.run(fmt::format("gemm {} {}x{}x{}", name_of(precision), p.m, p.n, p.k), [&] {
           const at::Tensor a = at::ones({p.m, p.k}, options), b = at::ones({p.k, p.n}, options);
@@ -67,6 +68,7 @@ void measure_products(const HardwareTask& task, Precision precision, Profile& pr
         });
     if (!seconds) continue;
     rate = p.flops() / mean_of(task, *seconds);
+    best_rate = std::max(best_rate, rate);
     profile.gemms.push_back({precision, p.m, p.n, p.k, FlopsPerSecond(rate)});
     best.resize(seconds->size());
     for (std::size_t i = 0; i < best.size(); ++i)

@@ -184,6 +184,7 @@ TEST(Overlap, FactorsFollowFromThreeTimes) {
       {"communication at half speed", {1, 1, 0.5}, 1, 2},
       {"both slow down: 1.5 s of compute hide 1 s", {1, 1.5, 1}, 1.5, 1.5},
       {"what noise hides is no progress", {1, 1, 0.15}, 1, kNoProgress},
+      {"what does not advance disturbs nobody", {1, 1.3, 0}, 1, kNoProgress},
       {"less than nothing hidden is no progress", {1, 1, -0.5}, 1, kNoProgress},
       {"noise makes nothing faster", {1, 0.9, 1}, 1, 1},
   };
