@@ -28,7 +28,7 @@ measure::HardwareOptions read_options(const HardwareFlags& flags, const Place& p
   options.memory = read_memory(flags.memory).value_or(Bytes(0));
   if (!flags.largest_message.empty())
     options.largest_message = parse_bytes(flags.largest_message, "--max-message");
-  constexpr Bytes kLeast(64 * 1024);
+  constexpr Bytes kLeast(1 << 16);
   if (options.largest_message < kLeast)
     throw Error({.what = fmt::format("messages of at most {} say nothing about bandwidth",
                                      format_bytes(options.largest_message)),

@@ -55,7 +55,7 @@ Precision read_precision(const ProfileFlags& flags, const Place& place) {
 }
 
 std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, bool terminal,
-                                                               std::function<double()> now) {
+                                                               const std::function<double()>& now) {
   struct State {
     double begin, last;
   };

@@ -36,7 +36,7 @@ std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
 // "[#####.....]  61/128  all_gather 4x1 32768  eta 12s", over and over on a terminal, a line every
 // few seconds elsewhere. `now` is a clock, in seconds.
 std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, bool terminal,
-                                                               std::function<double()> now);
+                                                               const std::function<double()>& now);
 
 // braid profile hardware
 void add_profile_hardware(CLI::App& profile, Run& run);

@@ -25,7 +25,7 @@ class Operation {
   // `bytes` is about what CollectiveSample means by it: rounded so that ranks share it evenly.
   Operation(Collective op, Bytes bytes, int ranks, at::ScalarType type)
       : op_(op), ranks_(ranks), type_(type) {
-    const std::int64_t element = static_cast<std::int64_t>(c10::elementSize(type));
+    const auto element = static_cast<std::int64_t>(c10::elementSize(type));
     const std::int64_t shares = op == Collective::point_to_point ? 1 : ranks;
     share_ = std::max<std::int64_t>(1, bytes.value() / element / shares);
     bytes_ = Bytes(share_ * shares * element);
