@@ -115,6 +115,7 @@ int run_program(int argc, char** argv) {
   add_train(app, run);
   add_compare(app, run);
   add_calibrate(app, run);
+  add_auto(app, run);
   add_profile(app, run);
   try {
     app.parse(argc, argv);

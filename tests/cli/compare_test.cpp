@@ -155,7 +155,7 @@ TEST_F(CompareCommand, AnAlgorithmWithoutAPlanIsARowThatSaysSo) {
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   ASSERT_EQ(results().missing.size(), 1U);
   EXPECT_EQ(results().missing[0].name, "dp");
-  EXPECT_THAT(outcome.out, HasSubstr("no such plan fits into"));
+  EXPECT_THAT(outcome.out, HasSubstr("none fits into"));
 }
 
 TEST_F(CompareCommand, SaysWhatWhereAndFixOfMistakes) {
