@@ -155,7 +155,8 @@ Correction calibrate(const std::vector<CalibrationCase>& cases) {
     bool moved = false;
     for (double share = 1; share > 0.05 && !moved; share /= 2) {
       Unknowns next = x;
-      for (std::size_t i = 0; i < kUnknowns; ++i) next[i] += share * (target[i] - x[i]);
+      for (std::size_t i = 0; i < kUnknowns; ++i)
+        next[i] = std::max(priors[i].least, x[i] + share * (target[i] - x[i]));
       const double value = objective(cases, next, typical, priors);
       if (!(value < best)) continue;
       x = next;
