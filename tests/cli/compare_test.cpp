@@ -138,6 +138,7 @@ TEST_F(CompareCommand, TakesPlansFromFiles) {
 TEST_F(CompareCommand, NoPlanThatFitsIsAnAnswer) {
   const Outcome outcome = compare({"--algorithms", "dp,exact", "--memory", "1MiB"});
   EXPECT_EQ(outcome.exit, 3) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("No plan fits"));
   EXPECT_THAT(outcome.out, HasSubstr("What would fit"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "results.json"));
 }
