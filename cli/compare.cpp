@@ -86,7 +86,9 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
   const Place place = choose_place(flags.world, launch, devices);
   Prepared prepared = prepare_comparison(task, place, options);
   if (prepared.comparison.plans.empty()) {
-    if (prepared.infeasible) print(render_text(*prepared.infeasible, look_of(place)));
+    SearchResult nothing;
+    nothing.infeasible = std::move(prepared.infeasible);
+    if (nothing.infeasible) print(render_text(nothing, look_of(place)));
     return kInfeasible;
   }
   return run_comparison(prepared.comparison, task.profile, place, options, [&] {

@@ -109,11 +109,13 @@ void predict_terms(ComparedPlan& row) {
     row.measured->stages[stage].predicted = terms[stage];
 }
 
+// `infeasible` speaks of all plans: one of another kind may fit.
 std::string why_missing(const Infeasible& infeasible, const SearchOptions& options) {
   if (infeasible.constraint != "memory")
     return fmt::format("no such plan: {} binds", infeasible.constraint);
-  if (options.memory_limit == Bytes()) return "no such plan fits into the devices' memory";
-  return fmt::format("no such plan fits into {}", format_bytes(options.memory_limit));
+  const std::string room =
+      options.memory_limit == Bytes() ? "the devices' memory" : format_bytes(options.memory_limit);
+  return fmt::format("no plan of this kind can be run, or none fits into {}", room);
 }
 
 void add_uniform(PlanList& list, int count, const Task& task, const SearchOptions& options) {

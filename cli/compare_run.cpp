@@ -61,7 +61,7 @@ Result run_one(const Plan& plan, const CompareOptions& options, comm::Group& wor
   settings.learning_rate.peak = kRate;
   settings.learning_rate.total_steps = settings.steps;
   settings.device = device;
-  settings.data = open_data("synthetic", plan, kSeed);
+  settings.data = open_data("synthetic", plan.model, kSeed);
   ops::release_cached(device);
   ops::reset_peak(device);
   Result result;

@@ -11,13 +11,12 @@
 
 #include "cli/common.h"
 #include "cli/verbs.h"
+#include "cli/version.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 
 namespace braid::cli {
 namespace {
-
-constexpr const char* kVersion = "0.1.0";  // tests/cli holds it against CMakeLists.txt
 
 constexpr const char* kFooter =
     "\nExample:\n"
@@ -116,6 +115,7 @@ int run_program(int argc, char** argv) {
   add_train(app, run);
   add_compare(app, run);
   add_calibrate(app, run);
+  add_auto(app, run);
   add_profile(app, run);
   try {
     app.parse(argc, argv);

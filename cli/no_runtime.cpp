@@ -26,6 +26,10 @@ void add_train(CLI::App& app, Run& run) {
   add_absent(app, run, "train", "run a plan (this build cannot)");
 }
 
+void add_auto(CLI::App& app, Run& run) {
+  add_absent(app, run, "auto", "measure, plan and train (this build cannot)");
+}
+
 void add_compare(CLI::App& app, Run& run) {
   add_absent(app, run, "compare",
              "run several plans and hold them against their predictions (this build cannot)");

@@ -47,7 +47,9 @@ train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {
   return rate;
 }
 
-train::TrainOptions read_options(const TrainFlags& flags) {
+}  // namespace
+
+train::TrainOptions read_training(const TrainFlags& flags) {
   train::TrainOptions options;
   options.steps = *read_count(flags.steps, "--steps");
   options.precision = static_cast<train::RunPrecision>(
@@ -73,55 +75,61 @@ train::TrainOptions read_options(const TrainFlags& flags) {
                  .where = "--trace",
                  .fix = "take --steps 2 or more"});
   options.progress.every_steps = read_count(flags.log_every, "--log-every").value_or(0);
+  if (!flags.json.empty()) expect_writable(flags.json, "--json");
+  if (!flags.trace.empty()) expect_writable(flags.trace, "--trace");
   return options;
 }
 
+namespace {
+
 int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& launch) {
-  train::TrainOptions options = read_options(flags);
-  if (!flags.json.empty()) expect_writable(flags.json, "--json");
-  if (!flags.trace.empty()) expect_writable(flags.trace, "--trace");
+  train::TrainOptions options = read_training(flags);
   const Plan plan = read_plan(flags.plan);  // reading verifies
   models::require_supported(plan.model);
   if (flags.dry_run) return launch && launch->rank > 0 ? kOk : run_dry(plan, flags, options);
   const Place place = choose_place(flags.world, launch, plan.cluster.num_devices());
-  options.data = open_data(flags.data, plan, options.seed);
+  options.data = open_data(flags.data, plan.model, options.seed);
   return run_ranks(plan, flags, place, std::move(options));
 }
 
 }  // namespace
+
+void add_training_flags(CLI::App& verb, TrainFlags& flags) {
+  const Options option(verb);
+  option("--steps", flags.steps, "N", "how many (default 100)");
+  option("--data", flags.data, "NAME",
+         "synthetic (default), text:FILE (bytes are tokens) or megatron:PREFIX");
+  option("--seed", flags.seed, "N", "of weights, dropout and the order of samples (default 1)");
+
+  option("--lr", flags.rate, "X", "the learning rate's peak (default 3e-4)");
+  option("--lr-schedule", flags.schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
+  option("--warmup", flags.warmup, "N", "steps of warm-up (default 0)");
+  option("--decay", flags.decay, "N", "steps of wsd's decay (default a tenth of all)");
+  option("--min-lr", flags.minimum, "X", "where the schedule ends (default 0)");
+  option("--clip", flags.clip, "X", "limit of the gradient's norm; 0: none (default 1)");
+  option("--weight-decay", flags.weight_decay, "X", "AdamW's (default 0.1)");
+  option("--beta1", flags.beta1, "X", "AdamW's (default 0.9)");
+  option("--beta2", flags.beta2, "X", "AdamW's (default 0.95)");
+  option("--dropout", flags.dropout, "P", "of what a sub-layer adds (default 0)");
+
+  option("--metrics", flags.metrics, "FOLDER", "write metrics.jsonl and report.json there");
+  verb.add_flag("--tensorboard", flags.tensorboard, "and TensorBoard's event file");
+  option("--log-every", flags.log_every, "N", "a line every N steps, besides one every 10 s");
+  option("--json", flags.json, "FILE", "write the closing tables as JSON too");
+  option("--trace", flags.trace, "FILE",
+         "write a timeline of the last steps, for Perfetto or chrome://tracing");
+}
 
 void add_train(CLI::App& app, Run& run) {
   const auto flags = std::make_shared<TrainFlags>();
   CLI::App* verb = app.add_subcommand("train", "run a plan");
   const Options option(*verb);
   option("--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
-  option("--steps", flags->steps, "N", "how many (default 100)");
-  option("--data", flags->data, "NAME",
-         "synthetic (default), text:FILE (bytes are tokens) or megatron:PREFIX");
   option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32 or bf16");
-  option("--seed", flags->seed, "N", "of weights, dropout and the order of samples (default 1)");
-
-  add_world_flags(option, flags->world, "must be the plan's number of devices");
-
-  option("--lr", flags->rate, "X", "the learning rate's peak (default 3e-4)");
-  option("--lr-schedule", flags->schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
-  option("--warmup", flags->warmup, "N", "steps of warm-up (default 0)");
-  option("--decay", flags->decay, "N", "steps of wsd's decay (default a tenth of all)");
-  option("--min-lr", flags->minimum, "X", "where the schedule ends (default 0)");
-  option("--clip", flags->clip, "X", "limit of the gradient's norm; 0: none (default 1)");
-  option("--weight-decay", flags->weight_decay, "X", "AdamW's (default 0.1)");
-  option("--beta1", flags->beta1, "X", "AdamW's (default 0.9)");
-  option("--beta2", flags->beta2, "X", "AdamW's (default 0.95)");
-  option("--dropout", flags->dropout, "P", "of what a sub-layer adds (default 0)");
-
-  option("--metrics", flags->metrics, "FOLDER", "write metrics.jsonl and report.json there");
-  verb->add_flag("--tensorboard", flags->tensorboard, "and TensorBoard's event file");
-  option("--log-every", flags->log_every, "N", "a line every N steps, besides one every 10 s");
+  add_training_flags(*verb, *flags);
   verb->add_flag("--dry-run", flags->dry_run,
                  "train nothing: play a step without memory, and show what each stage would hold");
-  option("--json", flags->json, "FILE", "write the closing tables as JSON too");
-  option("--trace", flags->trace, "FILE",
-         "write a timeline of the last steps, for Perfetto or chrome://tracing");
+  add_world_flags(option, flags->world, "must be the plan's number of devices");
   verb->footer(
       "\nExamples:\n  braid train --plan plan.json --steps 100 --metrics run1\n"
       "  mpirun -n 4 braid train --plan plan.json --data text:book.txt\n"

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/verbs.h"
 #include "cli/world.h"
 #include "planner/core/json.h"
 #include "planner/explain/layout.h"
@@ -23,11 +24,18 @@ struct TrainFlags {
   bool tensorboard = false, dry_run = false;
 };
 
-std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Plan& plan,
+// What is trained, on which data, how and how long, and what is written.
+void add_training_flags(CLI::App& verb, TrainFlags& flags);
+// Checks what needs no plan; without data.
+train::TrainOptions read_training(const TrainFlags& flags);
+std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Model& model,
                                                 std::uint64_t seed);
 
 // Runs all ranks of a plan, or the one that this process is. Rank 0 prints. May end the process.
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
+              train::TrainOptions options);
+// One rank of it.
+void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options);
 int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions& options);
 

@@ -49,9 +49,16 @@ void write_json(const TrainFlags& flags, const Json& json) {
   if (!flags.json.empty()) write_text(flags.json, json.dump(2) + "\n");
 }
 
+}  // namespace
+
 void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
-  options.on_start = [&] { print_headline(plan, place, options); };
+  options.progress_to = stdout;
+  options.progress.terminal = !place.launch && is_terminal(stdout);
+  options.on_start = [&, before = std::move(options.on_start)] {
+    if (before) before();
+    print_headline(plan, place, options);
+  };
   const train::TrainReport measured = train::train(plan, world, options);
   if (world.rank() > 0) return;
   const RunReport report = train::run_report(plan, measured);
@@ -64,12 +71,8 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
                       printable(flags.trace)));
 }
 
-}  // namespace
-
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
-  options.progress_to = stdout;
-  options.progress.terminal = !place.launch && is_terminal(stdout);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     train::TrainOptions mine = options;
     mine.device = device;

@@ -42,6 +42,7 @@ void add_import(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
 void add_calibrate(CLI::App& app, Run& run);
+void add_auto(CLI::App& app, Run& run);
 void add_profile(CLI::App& app, Run& run);
 
 }  // namespace braid::cli

@@ -98,9 +98,9 @@ int processes_here(const comm::Launch& launch) {
 }
 
 // The way out after MPI and CUDA, whose libraries fail in destructors of static objects.
-[[noreturn]] void leave() {
+[[noreturn]] void leave(int status) {
   std::fflush(nullptr);
-  std::_Exit(kOk);
+  std::_Exit(status);
 }
 
 // One process of several must not just go: the others wait for it.
@@ -162,14 +162,15 @@ Place choose_place(const WorldFlags& flags, const std::optional<comm::Launch>& l
   return place;
 }
 
-int run_world(const Place& place, const RankWork& work) {
+int run_world(const Place& place, const RankWork& work, const std::atomic<int>* status) {
+  const auto outcome = [&] { return status == nullptr ? kOk : status->load(); };
   switch (place.backend) {
     case BackendKind::in_process: {
       share_cores(place.ranks);
       keep_freed_memory();
       comm::run_in_process(
           place.ranks, [&](comm::Group& world) { work(world, c10::kCPU); }, place.timeout);
-      return kOk;
+      return outcome();
     }
     case BackendKind::mpi: {
       share_cores(processes_here(*place.launch));
@@ -179,14 +180,14 @@ int run_world(const Place& place, const RankWork& work) {
         work(*world, c10::kCPU);
       }
       comm::mpi_finalize();
-      leave();
+      leave(outcome());
     }
     case BackendKind::nccl: {
       const comm::Launch launch = place.launch.value_or(comm::Launch{});
       const auto world = comm::nccl_world(launch, place.timeout);
       work(*world, c10::kCUDA);  // the one nccl_world makes current
       world->barrier("the end");
-      leave();
+      leave(outcome());
     }
   }
   internal_failure("unknown backend", std::source_location::current());

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -37,8 +38,9 @@ int asked_ranks(const WorldFlags& flags, const std::optional<comm::Launch>& laun
 Place choose_place(const WorldFlags& flags, const std::optional<comm::Launch>& launch, int ranks);
 
 // Calls `work` on every rank of the world, or on the one that this process is. May end the process.
+// The exit status is what `status` holds by then; nothing: kOk.
 using RankWork = std::function<void(comm::Group& world, c10::Device device)>;
-int run_world(const Place& place, const RankWork& work);
+int run_world(const Place& place, const RankWork& work, const std::atomic<int>* status = nullptr);
 
 // Calls `work` with what the launcher says. Where one process of several throws, all end.
 using LaunchedWork = std::function<int(const std::optional<comm::Launch>& launch)>;

@@ -16,12 +16,13 @@ constexpr std::size_t kUnknowns = kFactors.size() + 1;
 
 // Standard deviations.
 constexpr double kStepNoise = 0.02;
-constexpr double kTermNoise = 0.05;
+constexpr double kTermNoise = 0.1;  // of the ratio
 constexpr double kFactorDoubt = 0.2;
 constexpr double kOverheadDoubt = 0.02;
 
 constexpr double kLeastShare = 0.01;  // of a step, for a term to tell something
 constexpr double kLeastFactor = 0.1;
+constexpr double kFarthest = 2;  // or its inverse: beyond, a term holds more than its own work
 constexpr int kRounds = 8;
 constexpr int kSweeps = 200;
 
@@ -54,8 +55,9 @@ std::array<Prior, kUnknowns> priors_of(const std::vector<CalibrationCase>& cases
         if (term.factor == kFactors[i] && term.predicted > kLeastShare * c.measured)
           ratios.push_back({term.measured / term.predicted, term.predicted.value()});
     if (ratios.empty()) continue;
-    priors[i].mean = std::max(kLeastFactor, weighted_median(std::move(ratios)));
-    priors[i].deviation = kTermNoise;
+    const double ratio = weighted_median(std::move(ratios));
+    priors[i].mean = std::clamp(ratio, 1 / kFarthest, kFarthest);
+    priors[i].deviation = kTermNoise * priors[i].mean;
   }
   priors[kOverhead] = {0, kOverheadDoubt, 0};
   return priors;
@@ -153,7 +155,8 @@ Correction calibrate(const std::vector<CalibrationCase>& cases) {
     bool moved = false;
     for (double share = 1; share > 0.05 && !moved; share /= 2) {
       Unknowns next = x;
-      for (std::size_t i = 0; i < kUnknowns; ++i) next[i] += share * (target[i] - x[i]);
+      for (std::size_t i = 0; i < kUnknowns; ++i)
+        next[i] = std::max(priors[i].least, x[i] + share * (target[i] - x[i]));
       const double value = objective(cases, next, typical, priors);
       if (!(value < best)) continue;
       x = next;

@@ -22,6 +22,21 @@ bool is_baseline(const ComparedPlan& compared) {
                              [&](Algorithm a) { return compared.has_name(name_of(a)); });
 }
 
+// Embedding and head, where they are split unlike the block beside them.
+std::string outside_note(const Plan& plan) {
+  const auto note = [](const char* layer, Strategy block, const Strategy& own) {
+    block.recompute = Recompute::none;
+    block.ep = 1;
+    return block == own ? "" : fmt::format(" · {} {}", layer, to_string(own));
+  };
+  const std::vector<Strategy>& first = plan.stages.front().strategies;
+  const std::vector<Strategy>& last = plan.stages.back().strategies;
+  std::string text;
+  if (first.size() > 1) text += note("embedding", first[1], first[0]);
+  if (last.size() > 1) text += note("head", last[last.size() - 2], last.back());
+  return text;
+}
+
 }  // namespace
 
 bool ComparedPlan::has_name(const std::string& name) const {
@@ -62,7 +77,7 @@ std::string short_name(const Plan& plan) {
     name = fmt::format("×{}", shape.micro_batches);
   }
   if (plan.mesh_order != MeshOrder::pp_dp_cp_tp) name += " " + name_of(plan.mesh_order);
-  return name + " · " + strategy_line(plan);
+  return name + " · " + strategy_line(plan) + outside_note(plan);
 }
 
 Bytes predicted_allocation(const Plan& plan) {

@@ -1,0 +1,218 @@
+// braid auto: measures this machine and a model on it, plans, trains and reports.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "cli/common.h"
+#include "cli/profile_common.h"
+#include "cli/train.h"
+#include "cli/verbs.h"
+#include "cli/version.h"
+#include "planner/core/error.h"
+#include "planner/core/text.h"
+#include "planner/explain/summary.h"
+#include "planner/explain/text.h"
+#include "planner/profile/fingerprint.h"
+#include "planner/search/search.h"
+#include "runtime/measure/machine.h"
+#include "runtime/models/model.h"
+
+namespace braid::cli {
+namespace {
+
+// Flags as they were typed.
+struct AutoFlags {
+  TrainFlags train;
+  std::string model, sequence, global_batch, memory, precision, cache, threads;
+};
+
+// All that is known before the ranks start.
+struct Job {
+  TrainFlags flags;
+  train::TrainOptions training;
+  Place place;
+  Model model;
+  SearchOptions search;
+  std::filesystem::path cache;
+};
+
+std::filesystem::path usual_cache() {
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::filesystem::path(value == nullptr ? "" : value);
+  };
+  if (const auto base = folder("XDG_CACHE_HOME"); !base.empty()) return base / "braid";
+  if (const auto home = folder("HOME"); !home.empty()) return home / ".cache" / "braid";
+  throw Error(
+      {.what = "there is no folder for measurements: neither XDG_CACHE_HOME nor HOME is set",
+       .where = "--cache",
+       .fix = "add --cache FOLDER"});
+}
+
+void make_folder(const std::filesystem::path& folder, const std::string& flag) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (!code) return;
+  throw Error({.what = fmt::format("cannot make the folder: {}", code.message()),
+               .where = fmt::format("{} {}", flag, folder.string()),
+               .fix = "name a folder that can be written"});
+}
+
+Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
+  Job job;
+  job.flags = flags.train;
+  job.training = read_training(flags.train);
+  job.place = choose_place(flags.train.world, launch, asked_ranks(flags.train.world, launch));
+  SearchOptions& search = job.search;
+  search.cost = CostKind::measured;
+  search.global_batch = *read_count(flags.global_batch, "--global-batch", {1, 1 << 24});
+  search.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
+  search.precision = read_precision(
+      {.world = {}, .out = {}, .precision = flags.precision, .limit = {}}, job.place);
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  search.threads =
+      static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+  job.model = read_model(flags.model, read_count(flags.sequence, "--seq").value_or(0));
+  models::require_supported(job.model);
+  job.training.data = open_data(flags.train.data, job.model, job.training.seed);
+  job.cache = flags.cache.empty() ? usual_cache() : std::filesystem::path(flags.cache);
+  if (job.place.first()) make_folder(job.cache, "--cache");
+  return job;
+}
+
+// What a cached profile depends on, as the name of its file.
+std::filesystem::path cache_file(const Job& job, const std::vector<Fact>& facts) {
+  std::string text =
+      fmt::format("{} {} {} {} {}\n", kVersion, kProfileVersion, name_of(job.search.precision),
+                  job.search.global_batch, job.search.memory_limit.value());
+  for (const Fact& fact : facts) text += fmt::format("{}: {}\n", fact.name, fact.value);
+  text += to_json(job.model).dump();
+  return job.cache / fmt::format("profile-{}.json", fingerprint(text));
+}
+
+// Rank 0's file as text on all ranks; nothing where there is none or it is no profile of ours.
+std::string cached_text(const std::filesystem::path& file, comm::Group& world, c10::Device device) {
+  std::string text;
+  if (world.rank() == 0 && std::filesystem::exists(file)) {
+    try {
+      text = read_text(file);
+      profile_from_json(parse_json(text, file.string()), file.string());
+    } catch (const Error& error) {
+      note(fmt::format("{}: {}; measuring anew", file.string(), error.mistake().what));
+      text.clear();
+    }
+  }
+  return measure::broadcast_text(text, world, device);
+}
+
+LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device device) {
+  const std::vector<Fact> facts = measure::facts_of(world, device, job.place.backend);
+  const std::filesystem::path file = cache_file(job, facts);
+  const bool first = world.rank() == 0;
+  std::string text = cached_text(file, world, device);
+  if (!text.empty()) {
+    if (first) note(fmt::format("measured before: {}", printable(file.string())));
+    return {profile_from_json(parse_json(text, file.string()), file.string()),
+            {file.string(), fingerprint(text)}};
+  }
+  if (first) note("measuring this machine and the model on it");
+  const ProfileFlags flags{
+      .world = job.flags.world, .out = file.string(), .precision = {}, .limit = {}};
+  measure::Bench bench = open_bench(world, device, flags, job.place, facts, "braid auto");
+  measure::HardwareOptions machine;
+  machine.precision = job.search.precision;
+  machine.backend = job.place.backend;
+  measure::ModelOptions options;
+  options.precision = job.search.precision;
+  options.global_batch = job.search.global_batch;
+  options.memory = job.search.memory_limit;
+  measure::ModelCost cost;
+  Profile profile = profile_model(bench, std::nullopt, job.model, machine, options, cost);
+  finish_bench(bench, flags, profile);
+  text = measure::broadcast_text(first ? read_text(file) : "", world, device);
+  return {profile_from_json(parse_json(text, file.string()), file.string()),
+          {file.string(), fingerprint(text)}};
+}
+
+// Rank 0 searches. Nothing where no plan fits, which it tells.
+std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm::Group& world,
+                              c10::Device device) {
+  std::string text;
+  if (world.rank() == 0) {
+    const Profile& profile = loaded.profile;
+    SearchOptions options = job.search;
+    options.gradient_precision = profile.gradient_precision;
+    SearchResult result = search(job.model, *profile.cluster, &profile, options);
+    if (result.plan) {
+      result.plan->profile = loaded.reference;
+      text = plan_text(*result.plan);
+      note(fmt::format(
+          "planned: {}: {} a step, {} of memory", shape_line(*result.plan),
+          format_seconds(result.plan->prediction.iteration),
+          format_bytes(
+              std::ranges::max(result.plan->prediction.stages, {}, &StagePrediction::peak).peak)));
+    } else {
+      print(render_text(result, look_of(job.place)));
+    }
+  }
+  text = measure::broadcast_text(text, world, device);
+  if (text.empty()) return std::nullopt;
+  return plan_from_json(parse_json(text, "plan of rank 0"), "plan of rank 0");
+}
+
+int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
+  const Job job = read_job(flags, launch);
+  std::atomic<int> status = kOk;
+  return run_world(
+      job.place,
+      [&](comm::Group& world, c10::Device device) {
+        const LoadedProfile profile = measured_profile(job, world, device);
+        const std::optional<Plan> plan = find_plan(job, profile, world, device);
+        if (!plan) {
+          status = kInfeasible;
+          return;
+        }
+        train::TrainOptions mine = job.training;
+        mine.device = device;
+        if (!mine.metrics.empty())
+          mine.on_start = [&] { write_text(mine.metrics / "plan.json", plan_text(*plan)); };
+        train_as(world, *plan, job.flags, job.place, mine);
+      },
+      &status);
+}
+
+}  // namespace
+
+void add_auto(CLI::App& app, Run& run) {
+  const auto flags = std::make_shared<AutoFlags>();
+  CLI::App* verb = app.add_subcommand("auto", "measure, plan and train in one go");
+  const Options option(*verb);
+  option("--model", flags->model, "FILE", "Hugging Face config.json or Braid model")->required();
+  option("--global-batch", flags->global_batch, "N", "samples of one step")->required();
+  option("--seq", flags->sequence, "N", "tokens of a sample (default: the model's)");
+  option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
+  option("--precision", flags->precision, "NAME",
+         "bf16 or fp32; otherwise bf16 on GPUs, fp32 on CPUs");
+  option("--cache", flags->cache, "FOLDER",
+         "where measurements are kept (default $XDG_CACHE_HOME/braid or ~/.cache/braid)");
+  option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
+  add_training_flags(*verb, flags->train);
+  add_world_flags(option, flags->train.world, "how many to train with (default 1, or as launched)");
+  verb->footer(
+      "\nExamples:\n"
+      "  braid auto --ranks 4 --model configs/examples/tiny-llama.json --global-batch 16 \\\n"
+      "             --data text:book.txt --metrics run1\n"
+      "  mpirun -n 8 braid auto --model config.json --global-batch 64 --memory 12GiB");
+  verb->callback([flags, &run] {
+    run = [flags] {
+      return launched(
+          [&](const std::optional<comm::Launch>& launch) { return run_auto(*flags, launch); });
+    };
+  });
+}
+
+}  // namespace braid::cli
