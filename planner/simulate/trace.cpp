@@ -178,12 +178,14 @@ class StageTrace {
 std::string trace_json(const Simulation& simulation, const Plan& plan) {
   internal_check(!simulation.events.empty(), "a trace of a simulation that kept its events");
   std::vector<StageTrace> stages;
+  stages.reserve(static_cast<std::size_t>(plan.shape.stages));
   for (int stage = 0; stage < plan.shape.stages; ++stage) stages.emplace_back(plan, stage);
   for (const SimulationEvent& event : simulation.events)
     stages[static_cast<std::size_t>(event.stage)].add(event);
   std::vector<std::string> processes;
-  for (int stage = 0; stage < plan.shape.stages; ++stage)
-    processes.push_back(trace_events(stage, stages[static_cast<std::size_t>(stage)].process()));
+  processes.reserve(stages.size());
+  for (const StageTrace& stage : stages)
+    processes.push_back(trace_events(static_cast<int>(processes.size()), stage.process()));
   return trace_file(processes);
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -65,6 +66,7 @@ SendTimes gather_sends(const StepRecord& step, at::Device device, comm::Group& w
 
 std::vector<double> numbers_of(const StepTerms& terms) {
   std::vector<double> numbers;
+  numbers.reserve(kPlainTerms.size() + 2 * kCommTerms.size());
   for (const PlainTerm& term : kPlainTerms) numbers.push_back((terms.*term.member).value());
   for (const CommTerm& term : kCommTerms) {
     numbers.push_back((terms.*term.member).exposed.value());

@@ -252,7 +252,7 @@ RunReport run_report(const Plan& plan, const TrainReport& report) {
     StageReport one{.held = report.stages[stage], .measured = {}, .predicted = {}};
     if (!report.terms.empty()) one.measured = report.terms[stage];
     if (!predicted.empty()) one.predicted = predicted[stage];
-    result.stages.push_back(std::move(one));
+    result.stages.push_back(one);
   }
   return result;
 }
