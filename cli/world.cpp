@@ -183,6 +183,9 @@ int run_world(const Place& place, const RankWork& work, const std::atomic<int>* 
       leave(outcome());
     }
     case BackendKind::nccl: {
+      // Streams that share a queue of the device wait for each other, and collectives of two groups
+      // that do so in different order on two ranks would wait for ever.
+      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
       const comm::Launch launch = place.launch.value_or(comm::Launch{});
       const auto world = comm::nccl_world(launch, place.timeout);
       work(*world, c10::kCUDA);  // the one nccl_world makes current

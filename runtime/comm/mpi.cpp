@@ -54,6 +54,7 @@ class MpiGroup final : public Group {
  protected:
   // Everyone sums a block and hands it to the others.
   Handle do_all_reduce(Buffer buffer, Reduction reduction, std::string_view name) override {
+    const auto held = engine_->hold();
     const auto activity = begin(OperationKind::all_reduce, name, buffer, reduction);
     const auto start = [count = buffer.count, n = size()](int i) {
       return block_start(count, n, i);
@@ -86,6 +87,7 @@ class MpiGroup final : public Group {
 
   Handle do_reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction,
                            std::string_view name) override {
+    const auto held = engine_->hold();
     const auto activity = begin(OperationKind::reduce_scatter, name, out, reduction);
     const Staging mine = copied(in), theirs = staging(in.bytes());
     each_peer([&](int peer, int world_rank) {
@@ -99,6 +101,7 @@ class MpiGroup final : public Group {
   }
 
   Handle do_all_gather(ConstBuffer in, Buffer out, std::string_view name) override {
+    const auto held = engine_->hold();
     const auto activity = begin(OperationKind::all_gather, name, in);
     const Staging all = staging(out.bytes());
     copy_bytes(in.data, all.get() + rank() * in.bytes(), in.bytes());
@@ -111,6 +114,7 @@ class MpiGroup final : public Group {
 
   Handle do_all_to_all(ConstBuffer in, std::span<const std::int64_t> in_counts, Buffer out,
                        std::span<const std::int64_t> out_counts, std::string_view name) override {
+    const auto held = engine_->hold();
     const auto activity = begin(OperationKind::all_to_all, name, ConstBuffer(nullptr, 0, in.type));
     const Staging mine = copied(in), theirs = staging(out.bytes());
     const std::int64_t element = bytes_of(in.type);
@@ -131,6 +135,7 @@ class MpiGroup final : public Group {
   }
 
   Handle do_broadcast(Buffer buffer, int root, std::string_view name) override {
+    const auto held = engine_->hold();
     const auto activity = begin(OperationKind::broadcast, name, buffer, Reduction::sum, root);
     if (rank() != root) {
       const Staging data = staging(buffer.bytes());
@@ -146,6 +151,7 @@ class MpiGroup final : public Group {
 
   Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
                      std::string_view name) override {
+    const auto held = engine_->hold();
     std::vector<Handle> handles;
     handles.reserve(in.size());
     for (const Incoming& message : in) {
@@ -168,6 +174,7 @@ class MpiGroup final : public Group {
   }
 
   void do_barrier(std::string_view name) override {
+    const auto held = engine_->hold();
     const auto activity = begin(OperationKind::barrier, name, {});
     const Staging nothing = staging(0);
     each_peer([&](int, int world_rank) {
@@ -240,6 +247,7 @@ class MpiGroup final : public Group {
 
   // The largest that any member proposes is new to all of them.
   std::int64_t agree_on_context(const std::vector<int>& ranks, std::string_view name) const {
+    const auto held = engine_->hold();
     const ConstBuffer word(nullptr, 1, DataType::int64);
     Operation operation = describe_as(OperationKind::subgroup, subgroup_name(name, ranks), word);
     operation.group = name;
@@ -290,7 +298,8 @@ std::unique_ptr<Group> mpi_world(std::chrono::milliseconds timeout, std::int64_t
   int initialized = 0;
   MPI_Initialized(&initialized);
   int provided = MPI_THREAD_SINGLE;
-  if (initialized == 0) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  if (initialized != 0) MPI_Query_thread(&provided);
+  if (initialized == 0) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
 
   Settings settings{.timeout = timeout, .piece_bytes = piece_bytes};
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &settings.comm), "MPI_Comm_dup");
@@ -305,7 +314,7 @@ std::unique_ptr<Group> mpi_world(std::chrono::milliseconds timeout, std::int64_t
 
   std::vector<int> ranks(to_size(settings.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  the_engine() = std::make_shared<Engine>(settings);
+  the_engine() = std::make_shared<Engine>(settings, provided >= MPI_THREAD_SERIALIZED);
   return std::make_unique<MpiGroup>(the_engine(), std::move(ranks), settings.rank, "world", 0, 0);
 }
 

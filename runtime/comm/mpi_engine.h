@@ -12,12 +12,15 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <list>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <thread>
 
 #include "runtime/comm/mpi.h"
@@ -235,15 +238,31 @@ class Activity {
   std::function<void()> next_;
 };
 
-// Whatever is waited for, everything under way goes on: MPI has no thread of its own, and a rank
-// that waits in another order must not hold up the rest.
+// Whatever is waited for, everything under way goes on: a rank that waits in another order must not
+// hold up the rest. MPI has no thread of its own, so that while the rank computes one of ours looks
+// after what is under way, where MPI allows more than one thread.
 class Engine {
  public:
-  explicit Engine(Settings settings) : settings_(settings) {}
+  Engine(Settings settings, bool threads) : settings_(settings) {
+    if (threads) helper_ = std::jthread([this](const std::stop_token& stop) { help(stop); });
+  }
+  ~Engine() {
+    if (!helper_.joinable()) return;
+    helper_.request_stop();
+    work_.notify_all();
+    helper_.join();
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   const Settings& settings() const { return settings_; }
 
+  // Between begin() and the last send() or receive() of an activity nobody else may move it.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> hold() { return std::unique_lock(mutex_); }
+
   std::shared_ptr<Activity> begin(Operation operation, std::int64_t context) {
+    const auto held = hold();
+    work_.notify_one();
     if (failure_) throw CommError(*failure_);
     return active_.emplace_back(
         std::make_shared<Activity>(settings_, std::move(operation), context));
@@ -256,6 +275,7 @@ class Engine {
   }
 
   void drain() {
+    const auto held = hold();
     while (!active_.empty()) {
       const auto last = active_.back();
       wait_until([&] { return last->finished(); }, *last);
@@ -267,6 +287,26 @@ class Engine {
   std::int64_t next_context = 1;
 
  private:
+  // Looks often while something moves, now and then while peers are still busy: every look takes
+  // time from the threads that compute.
+  void help(const std::stop_token& stop) {
+    constexpr std::chrono::microseconds kPause(100);
+    while (!stop.stop_requested()) {
+      std::unique_lock held(mutex_);
+      if (active_.empty() || failure_) {
+        constexpr std::chrono::milliseconds kLongest(100);  // to notice a stop that nobody told
+        work_.wait_for(held, kLongest);
+        continue;
+      }
+      try {
+        poll();
+      } catch (const CommError&) {  // whoever waits next hears of it
+      }
+      held.unlock();
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
   void poll() {
     if (failure_) throw CommError(*failure_);
     try {
@@ -286,10 +326,14 @@ class Engine {
     constexpr int kSpins = 100, kYields = 1000;
     const auto deadline = Clock::now() + settings_.timeout;
     for (int round = 0;; ++round) {
-      poll();
-      if (done()) return;
+      {
+        const auto held = hold();
+        poll();
+        if (done()) return;
+      }
       if (round < kSpins) continue;
       if (Clock::now() > deadline) {
+        const auto held = hold();
         throw CommError(
             absence(settings_.rank, activity.operation(), activity.missing(), settings_.timeout));
       }
@@ -302,8 +346,11 @@ class Engine {
   }
 
   Settings settings_;
+  std::recursive_mutex mutex_;
+  std::condition_variable_any work_;
   std::list<std::shared_ptr<Activity>> active_;
   std::optional<Mistake> failure_;
+  std::jthread helper_;
 };
 
 }  // namespace braid::comm::mpi
