@@ -22,6 +22,7 @@ struct CalibrateFlags {
 
 std::vector<ReportSource> read_sources(const CalibrateFlags& flags) {
   std::vector<ReportSource> sources;
+  sources.reserve(flags.reports.size());
   for (const std::string& file : flags.reports) sources.push_back({file, read_report(file)});
   for (const std::string& file : flags.comparisons)
     for (const ComparedPlan& compared : read_comparison(file).plans)

@@ -16,6 +16,7 @@ std::string range_text(const ErrorRange& range) {
 
 std::vector<const ComparedPlan*> by_measured_time(const Comparison& comparison) {
   std::vector<const ComparedPlan*> rows;
+  rows.reserve(comparison.plans.size());
   for (const ComparedPlan& compared : comparison.plans) rows.push_back(&compared);
   std::ranges::stable_sort(rows, {}, [](const ComparedPlan* row) {
     return row->measured ? row->measured->seconds : kForever;

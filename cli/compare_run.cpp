@@ -85,6 +85,7 @@ MeasuredPlan measured_of(const Plan& plan, const train::TrainReport& report,
   const auto first = report.steps.begin() + options.warm_up;
   measured.steps.assign(first, first + options.steps);
   std::vector<double> seconds;
+  seconds.reserve(measured.steps.size());
   for (const Seconds step : measured.steps) seconds.push_back(step.value());
   const measure::Timing timing = measure::robust(std::move(seconds));
   measured.seconds = Seconds(timing.seconds);
@@ -104,6 +105,7 @@ class Ledger {
 
   std::vector<Plan> open_plans() const {
     std::vector<Plan> plans;
+    plans.reserve(open_.size());
     for (const std::size_t i : open_) plans.push_back(comparison_.plans[i].plan);
     return plans;
   }

@@ -42,6 +42,7 @@ Correction correction_of(const Unknowns& x, double typical) {
 
 double typical_step(const std::vector<CalibrationCase>& cases) {
   std::vector<Weighted> steps;
+  steps.reserve(cases.size());
   for (const CalibrationCase& c : cases) steps.push_back({c.measured.value(), 1});
   return weighted_median(std::move(steps));
 }

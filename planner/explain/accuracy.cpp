@@ -28,6 +28,8 @@ std::vector<double> ranks_of(std::span<const double> values) {
 
 std::optional<double> spearman(std::span<const Outturn> pairs) {
   std::vector<double> predicted, measured;
+  predicted.reserve(pairs.size());
+  measured.reserve(pairs.size());
   for (const Outturn& pair : pairs) {
     predicted.push_back(pair.predicted);
     measured.push_back(pair.measured);

@@ -86,6 +86,7 @@ std::vector<CalibrationRow> calibration_rows(const std::vector<ReportSource>& re
                                              const std::vector<CalibrationCase>& cases,
                                              const Correction& before, const Correction& after) {
   std::vector<CalibrationRow> rows;
+  rows.reserve(cases.size());
   for (std::size_t i = 0; i < cases.size(); ++i)
     rows.push_back(
         {reports[i].name, cases[i].measured, cases[i].price(before), cases[i].price(after)});

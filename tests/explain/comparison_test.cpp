@@ -76,6 +76,23 @@ TEST(Comparison, FileComesBackAsItWas) {
   EXPECT_THROW(comparison_from_json(broken, "results.json"), Error);
 }
 
+TEST(Comparison, FileFollowsItsSchema) {
+  const Json schema =
+      read_json(std::filesystem::path(BRAID_SOURCE_DIR) / "schemas" / "comparison.schema.json");
+  const auto expect_described = [](const Json& value, const Json& described) {
+    for (const auto& [key, unused] : value.items())
+      EXPECT_TRUE(described.at("properties").contains(key)) << key;
+    for (const Json& key : described.value("required", Json::array()))
+      EXPECT_TRUE(value.contains(key.get<std::string>())) << key;
+  };
+  const Json json = to_json(example());
+  expect_described(json, schema);
+  expect_described(json.at("summary"), schema.at("properties").at("summary"));
+  for (const char* list : {"plans", "missing"})
+    for (const Json& entry : json.at(list))
+      expect_described(entry, schema.at("properties").at(list).at("items"));
+}
+
 TEST(Comparison, PlansThatRunAlikeHaveOneKeyWhateverTheirPrices) {
   Plan plan = example_plan();
   const std::string key = layout_key(plan);
