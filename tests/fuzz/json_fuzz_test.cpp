@@ -81,12 +81,25 @@ std::vector<std::string> profiles() {
   layer.parameter_bytes = 8e8;
   layer.saved = {{1, 1e6}, {2, 6e5}};
   layer.saved_full = 1e5;
-  layer.compute = {{1, 2048, 1, Seconds(1e-3), Seconds(2e-3), Seconds(1e-3)},
-                   {2, 2048, 2, Seconds(1e-3), std::nullopt, std::nullopt}};
+  ComputeSample sample;
+  sample.sequence = 2048;
+  sample.forward = Seconds(1e-3);
+  layer.compute.push_back(sample);
+  sample.split = sample.context = 2;
+  sample.kind = TensorKind::ulysses;
+  sample.backward_input = sample.backward_weight = sample.selective = sample.full = Seconds(2e-3);
+  sample.workspace = sample.workspace_selective = sample.workspace_full = Bytes(1 << 20);
+  layer.compute.push_back(sample);
   profile.layers = {layer};
   profile.only_stage = {{{1, 1e8}}, {{1, 1e7}}};
   profile.bandwidths = {{Collective::all_reduce, 8, 1, BytesPerSecond(1e11)}};
   profile.collectives = {{Collective::all_to_all, 4, 2, Bytes(1 << 20), Seconds(1e-4)}};
+  profile.overlaps = {{Collective::all_gather, 8, 1.25, kNoProgress}};
+  profile.updates = {{1 << 20, Seconds(1e-3)}};
+  profile.gemms = {{Precision::fp32, 64, 64, 64, FlopsPerSecond(1e12)}};
+  profile.taken_on = {{"ranks", "8"}};
+  profile.noise = Noise{3, 0.125, 0.5, "a"};
+  profile.correction = Correction{};
   const std::string alone = to_json(profile).dump(2);
   profile.model = read_model(kConfigs / "models" / "gpt2.json");
   profile.cluster = read_cluster(kConfigs / "clusters" / "a100-v100-mixed.json");
