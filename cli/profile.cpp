@@ -67,6 +67,17 @@ int run_hardware(const HardwareFlags& flags, const std::optional<comm::Launch>& 
 
 }  // namespace
 
+Bytes read_largest_message(const std::string& text) {
+  const Bytes largest = parse_bytes(text, "--max-message");
+  constexpr Bytes kLeast(64 * 1024);
+  if (largest < kLeast)
+    throw Error({.what = fmt::format("messages of at most {} say nothing about bandwidth",
+                                     format_bytes(largest)),
+                 .where = "--max-message",
+                 .fix = fmt::format("write at least {}", format_bytes(kLeast))});
+  return largest;
+}
+
 void add_profile_hardware(CLI::App& profile, Run& run) {
   const auto flags = std::make_shared<HardwareFlags>();
   CLI::App* verb =

@@ -38,6 +38,8 @@ std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
 std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, bool terminal,
                                                                const std::function<double()>& now);
 
+Bytes read_largest_message(const std::string& text);  // of --max-message
+
 // braid profile hardware
 void add_profile_hardware(CLI::App& profile, Run& run);
 std::string hardware_text(const Profile& profile, const RenderOptions& look);

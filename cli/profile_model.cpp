@@ -18,7 +18,7 @@ namespace {
 
 struct ModelFlags {
   ProfileFlags common;
-  std::string model, hardware, global_batch, sequence, memory;
+  std::string model, hardware, global_batch, sequence, memory, largest_message;
 };
 
 std::string layers_text(const Profile& profile, const measure::ModelCost& cost) {
@@ -65,6 +65,8 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
   measure::HardwareOptions machine;
   machine.precision = read_precision(flags.common, place);
   machine.backend = place.backend;
+  if (!flags.largest_message.empty())
+    machine.largest_message = read_largest_message(flags.largest_message);
   measure::ModelOptions options;
   options.precision = machine.precision;
   options.global_batch = *read_count(flags.global_batch, "--global-batch");
@@ -108,6 +110,8 @@ void add_profile_model(CLI::App& profile, Run& run) {
   option("--global-batch", flags->global_batch, "N", "samples of one step")->required();
   option("--hardware", flags->hardware, "FILE",
          "what 'braid profile hardware' wrote; otherwise that is measured first");
+  option("--max-message", flags->largest_message, "SIZE",
+         "the largest to send, without --hardware (default 1GiB, or what fits)");
   option("--seq", flags->sequence, "N", "tokens of a sample; otherwise the model's own");
   option("--memory", flags->memory, "SIZE", "of one device; what cannot fit is not measured");
   verb->footer(

@@ -91,6 +91,14 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, kNever);
 }
 
+// Streams that share a queue of the device wait for each other, and collectives of two groups that
+// do so in different order on two ranks would wait for ever. Ranks that share a GPU under MPS share
+// its queues too and must say themselves how many each may have.
+void use_many_queues() {
+  if (std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") == nullptr)
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+}
+
 int processes_here(const comm::Launch& launch) {
   const auto local = comm::process_environment("OMPI_COMM_WORLD_LOCAL_SIZE");
   const int count = local ? std::atoi(local->c_str()) : 0;
@@ -183,9 +191,7 @@ int run_world(const Place& place, const RankWork& work, const std::atomic<int>* 
       leave(outcome());
     }
     case BackendKind::nccl: {
-      // Streams that share a queue of the device wait for each other, and collectives of two groups
-      // that do so in different order on two ranks would wait for ever.
-      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+      use_many_queues();
       const comm::Launch launch = place.launch.value_or(comm::Launch{});
       const auto world = comm::nccl_world(launch, place.timeout);
       work(*world, c10::kCUDA);  // the one nccl_world makes current
