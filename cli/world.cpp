@@ -95,6 +95,8 @@ void keep_freed_memory() {
 // do so in different order on two ranks would wait for ever. Ranks that share a GPU under MPS share
 // its queues too and must say themselves how many each may have.
 void use_many_queues() {
+  // And NCCL is to begin collectives of different groups in the order in which they were called.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   if (std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") == nullptr)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }

@@ -2,6 +2,7 @@
 // and what overlap leaves exposed.
 
 #include <algorithm>
+#include <bit>
 
 #include "planner/cost/braid_work.h"
 
@@ -29,6 +30,19 @@ class Beside {
 };
 
 }  // namespace
+
+// By how much of its compute a rank waits for the slowest of its group, where they meet again and
+// again: the expected maximum of as many normal deviations, of the size that repetitions of a
+// measurement had.
+double BraidModel::straggling(int ranks) const {
+  if (profile_ == nullptr || !profile_->noise || ranks <= 1) return 0;
+  constexpr double kMiddleHalf = 1.349;  // of a normal distribution, in standard deviations
+  constexpr double kMost = 0.3;          // beyond, it is no jitter that one could plan with
+  constexpr double kMaxima[] = {0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344};  // of 1, 2, 4, …
+  const auto power = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks)) - 1);
+  const double deviation = std::min(kMost, profile_->noise->typical / kMiddleHalf);
+  return deviation * kMaxima[std::min(power, std::size(kMaxima) - 1)];
+}
 
 // Collectives of the forward and backward pass itself.
 void BraidModel::communicate(const Work& w, LayerTime& time) const {
@@ -81,6 +95,13 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   }
   time.forward_tensor = correction_.tensor * forward;
   time.backward_tensor = correction_.tensor * backward;
+  if (forward > 0) {
+    // Each collective begins when the last of its ranks has come.
+    const double late = straggling(s.tp);
+    time.forward_tensor += late * w.compute.forward;
+    time.backward_tensor +=
+        late * (w.compute.backward_input + w.compute.backward_weight + w.compute.recompute);
+  }
 
   if (s.cp > 1 && shape.attention != AttentionKind::none) {
     // The ring passes keys and values around once, beside attention. Backward passes them again,

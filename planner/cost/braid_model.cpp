@@ -171,7 +171,8 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
 }
 
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {
-  const Bytes held = scaled(memory.activations, in_flight(site.shape, site.stage));
+  const Bytes held =
+      scaled(memory.activations, in_flight(site.shape, site.stage)) + memory.deferred;
   return memory.states() + held + slack(held);
 }
 
@@ -183,6 +184,16 @@ Bytes BraidModel::stage_overhead(const StageSite& site) const {
   const int communicators =
       (site.mesh.devices > 1 ? 1 : 0) + axes + (site.shape.stages > 1 ? 1 : 0);
   return settings_.assumptions.context + communicators * settings_.assumptions.communicator;
+}
+
+// A stage keeps what it sends until as many messages have followed as there are stages.
+Bytes BraidModel::messages(const StageSite& site) const {
+  const int ways = (site.first() ? 0 : 1) + (site.last() ? 0 : 1);
+  const int most = std::min(site.shape.stages, site.shape.micro_batches * site.shape.chunks);
+  double widest = 0;
+  for (const Facts& f : facts_) widest = std::max(widest, f.boundary);
+  return scaled(Bytes(static_cast<std::int64_t>(widest) * site.micro_batch),
+                static_cast<double>(ways * most) / site.mesh.stage_devices());
 }
 
 Bytes BraidModel::budget(Bytes limit, const StageSite& site) const {

@@ -28,6 +28,7 @@ class BraidModel final : public CostModel {
   Bytes resident(const LayerMemory& memory, const StageSite& site) const override;
   Bytes slack(Bytes in_use) const override;
   Bytes stage_overhead(const StageSite& site) const override;
+  Bytes messages(const StageSite& site) const override;
   double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                       const StageSite& site) const override;
   Seconds transfer(int type, const StageSite& site) const override;
@@ -64,6 +65,7 @@ class BraidModel final : public CostModel {
   void synchronise(const Work& work, LayerTime& time) const;
   LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work) const;
+  double straggling(int ranks) const;
   double spare_backward(const Work& head) const;
   double update_time(double elements, const DeviceType& device) const;
   double memory_rate(const DeviceType& device) const;

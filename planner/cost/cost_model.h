@@ -43,6 +43,8 @@ class CostModel {
   }
   // Bytes of the stage that no layer owns: context, communicators.
   virtual Bytes stage_overhead(const StageSite& site) const = 0;
+  // Bytes on their way to neighbouring stages.
+  virtual Bytes messages(const StageSite&) const { return Bytes(); }
   // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to
   // another.
   virtual double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,

@@ -31,6 +31,7 @@ LayerMemory& LayerMemory::operator+=(const LayerMemory& other) {
   gradients += other.gradients;
   optimizer += other.optimizer;
   activations += other.activations;
+  deferred += other.deferred;
   workspace = std::max(workspace, other.workspace);
   return *this;
 }

@@ -117,9 +117,12 @@ TimeBreakdown time_breakdown(const Plan& plan) {
 
 MemoryParts memory_parts(const StagePrediction& stage) {
   const LayerMemory& memory = stage.memory;
-  return {memory.weights,   memory.gradients,
-          memory.optimizer, scaled(memory.activations, stage.in_flight),
-          memory.workspace, stage.slack,
+  return {memory.weights,
+          memory.gradients,
+          memory.optimizer,
+          scaled(memory.activations, stage.in_flight),
+          memory.deferred + stage.messages + memory.workspace,
+          stage.slack,
           stage.overhead};
 }
 

@@ -159,6 +159,10 @@ Bytes forward_traffic(const LayerShape& layer, Precision precision);
 // for byte what the runtime's operators save, given that each expert gets as many tokens.
 Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
                   const Split& split = {});
+// What backward by input leaves to a later backward by weights, beyond what was saved: gradients of
+// every product's output, and what recomputation has made again.
+Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
+                     const Split& split = {});
 // Short-lived bytes of one sample at the layer's worst moment, on top of what is saved: the
 // re-materialised activations under recomputation, the logits of a head.
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);

@@ -227,6 +227,29 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
   internal_failure("unknown recomputation", std::source_location::current());
 }
 
+Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
+                     const Split& split) {
+  if (layer.kind != LayerKind::block) return Bytes();
+  const std::int64_t bytes = bytes_of(precision);
+  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
+  const std::int64_t ways = split.matrices ? split.tensor : 1;
+  // Of a sub-layer's output: the tokens that the matrices see, and this device's own beside them.
+  const std::int64_t output = (inner + (inner > narrow ? narrow : 0)) * layer.hidden;
+  std::int64_t elements = 0;
+  if (layer.attention != AttentionKind::none)
+    elements +=
+        output + inner * per_rank((layer.heads + 2 * layer.kv_heads) * layer.head_dim, ways);
+  if (layer.cross_tokens > 0)
+    elements += output + inner * per_rank(layer.heads * layer.head_dim, ways);
+  if (layer.ffn > 0) {
+    const std::int64_t columns =
+        copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
+    elements += copies(layer) * output + inner * pre_activations(layer) * columns;
+  }
+  return Bytes(elements * bytes) + saved_bytes(layer, Recompute::none, precision, split) -
+         saved_bytes(layer, recompute, precision, split);
+}
+
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision) {
   const std::int64_t bytes = bytes_of(precision);
   const std::int64_t width = layer.tokens * layer.hidden * bytes;

@@ -40,6 +40,7 @@ struct StagePrediction {
   double redistribute = 0;  // between layers of different layout, one micro-batch, both ways
   LayerMemory memory;       // summed over the layers; activations of one micro-batch
   double in_flight = 1;     // micro-batches whose activations are held at once
+  Bytes messages;           // to neighbouring stages that have not left yet
   Bytes slack;              // what the allocator reserves beyond activations and workspace
   Bytes overhead;           // context and communicators
   Bytes peak;               // what must fit

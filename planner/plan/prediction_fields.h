@@ -53,6 +53,7 @@ inline constexpr std::array kMemoryFields = {
     MemoryField{"gradients", &LayerMemory::gradients},
     MemoryField{"optimizer", &LayerMemory::optimizer},
     MemoryField{"activations", &LayerMemory::activations},
+    MemoryField{"deferred", &LayerMemory::deferred},
     MemoryField{"workspace", &LayerMemory::workspace},
 };
 

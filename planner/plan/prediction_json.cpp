@@ -44,6 +44,7 @@ Json write_stage(const StagePrediction& stage) {
   json["redistribute"] = write(stage.redistribute);
   json["memory"] = write_fields(stage.memory, kMemoryFields);
   json["in_flight"] = write(stage.in_flight);
+  json["messages"] = write(stage.messages);
   json["slack"] = write(stage.slack);
   json["overhead"] = write(stage.overhead);
   json["peak"] = write(stage.peak);
@@ -59,6 +60,7 @@ StagePrediction read_stage(const JsonValue& value) {
   read(object.at("redistribute"), stage.redistribute);
   read_fields(object.object("memory"), kMemoryFields, stage.memory);
   read(object.at("in_flight"), stage.in_flight);
+  read(object.at("messages"), stage.messages);
   read(object.at("slack"), stage.slack);
   read(object.at("overhead"), stage.overhead);
   read(object.at("peak"), stage.peak);

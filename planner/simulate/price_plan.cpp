@@ -45,11 +45,12 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
   if (!site.last()) p.times.transfer = cost.transfer(type_at(plan.model, ids.back()), site);
   p.in_flight = in_flight(plan.shape, stage);
   p.overhead = cost.stage_overhead(site);
-  const Bytes in_use =
-      p.memory.states() + scaled(p.memory.activations, p.in_flight) + p.memory.workspace;
+  p.messages = cost.messages(site);
+  const Bytes in_use = p.memory.states() + scaled(p.memory.activations, p.in_flight) +
+                       p.memory.deferred + p.memory.workspace;
   // Layers round up one by one: what that adds is counted as slack.
   p.slack = resident + cost.reserved_workspace(p.memory) - in_use;
-  p.peak = resident + cost.reserved_workspace(p.memory) + p.overhead;
+  p.peak = resident + cost.reserved_workspace(p.memory) + p.messages + p.overhead;
   p.budget = cost.budget(plan.memory_limit, site);
   return p;
 }
