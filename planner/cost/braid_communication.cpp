@@ -54,7 +54,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
         const double dense =
             (shape.cross_tokens > 0 ? 2 : 1) + (shape.experts > 0 && shape.shared_ffn == 0 ? 0 : 1);
         const double routed = hidden * static_cast<double>(shape.experts_per_token);
-        const double counts = static_cast<double>(shape.experts / s.ep * s.tp) * kCountBytes;
+        const double counts = static_cast<double>(shape.experts * s.tp) / s.ep * kCountBytes;
         gather = dense * gather + network_.all_gather(routed, group, w.where);
         scatter = dense * scatter + network_.reduce_scatter(routed, group, w.where);
         forward = gather + scatter + network_.all_gather(counts, group, w.where);
