@@ -95,12 +95,14 @@ std::filesystem::path cache_file(const Job& job, const std::vector<Fact>& facts)
 }
 
 // Rank 0's file as text on all ranks; nothing where there is none or it is no profile of ours.
-std::string cached_text(const std::filesystem::path& file, comm::Group& world, c10::Device device) {
+std::string cached_text(const std::filesystem::path& file, const std::vector<Fact>& facts,
+                        comm::Group& world, c10::Device device) {
   std::string text;
   if (world.rank() == 0 && std::filesystem::exists(file)) {
     try {
       text = read_text(file);
-      profile_from_json(parse_json(text, file.string()), file.string());
+      const Profile profile = profile_from_json(parse_json(text, file.string()), file.string());
+      measure::expect_taken_here(profile, facts, file.string());
     } catch (const Error& error) {
       note(fmt::format("{}: {}; measuring anew", file.string(), error.mistake().what));
       text.clear();
@@ -113,7 +115,7 @@ LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device d
   const std::vector<Fact> facts = measure::facts_of(world, device, job.place.backend);
   const std::filesystem::path file = cache_file(job, facts);
   const bool first = world.rank() == 0;
-  std::string text = cached_text(file, world, device);
+  std::string text = cached_text(file, facts, world, device);
   if (!text.empty()) {
     if (first) note(fmt::format("measured before: {}", printable(file.string())));
     return {profile_from_json(parse_json(text, file.string()), file.string()),

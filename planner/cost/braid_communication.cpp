@@ -10,6 +10,8 @@ namespace braid {
 
 namespace {
 
+constexpr double kCountBytes = 8;  // of a number of rows
+
 // Collectives that run beside one stretch of compute, one after the other.
 class Beside {
  public:
@@ -56,24 +58,35 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   double forward = 0, backward = 0;
 
   if (s.tp > 1 && s.tp_kind == TensorKind::megatron) {
-    const double gather = network_.all_gather(hidden, group, w.where);
-    const double scatter = network_.reduce_scatter(hidden, group, w.where);
+    double gather = network_.all_gather(hidden, group, w.where);
+    double scatter = network_.reduce_scatter(hidden, group, w.where);
     switch (shape.kind) {
       case LayerKind::block: {
         // Attention, feed-forward and cross-attention each gather their input and scatter their
         // sum. Backward mirrors that, and gathers the input once more for the weights' gradient.
-        const double parts = shape.cross_tokens > 0 ? 3 : 2;
-        forward = parts * (gather + scatter);
-        backward = parts * (2 * gather + scatter) + (repeats ? forward : 0);
+        // Experts do so with the rows that were routed to them, once they know how many.
+        const double dense =
+            (shape.cross_tokens > 0 ? 2 : 1) + (shape.experts > 0 && shape.shared_ffn == 0 ? 0 : 1);
+        const double routed = hidden * static_cast<double>(shape.experts_per_token);
+        const double counts = static_cast<double>(shape.experts * s.tp) / s.ep * kCountBytes;
+        gather = dense * gather + network_.all_gather(routed, group, w.where);
+        scatter = dense * scatter + network_.reduce_scatter(routed, group, w.where);
+        forward = gather + scatter + network_.all_gather(counts, group, w.where);
+        backward = 2 * gather + scatter + (repeats ? forward : 0);
         break;
       }
       case LayerKind::embedding:
         forward = scatter;
         backward = gather;
         break;
-      case LayerKind::head:  // forward goes on to the gradient of its input
-        forward = gather + scatter;
+      case LayerKind::head: {
+        // Forward goes on to the gradient of its input. Between them each token's largest logit,
+        // then its sum of exponentials and its label's logit, all in fp32.
+        const double word = tokens * 4;
+        forward = gather + scatter + network_.all_reduce(word, group, w.where) +
+                  network_.all_reduce(2 * word, group, w.where);
         break;
+      }
       case LayerKind::merge:
         forward = backward = gather;
         break;
@@ -107,8 +120,10 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     // The ring passes keys and values around once, beside attention. Backward passes them again,
     // and their fp32 gradients, for which attention waits.
     const GroupShape ring = group_along(w.site.mesh, s, Axis::context);
+    // Where there are fewer heads than ranks, several pass the same ones.
+    const auto kv_ways = std::min<std::int64_t>(s.tp, std::max<std::int64_t>(1, shape.kv_heads));
     const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) *
-                         element / (s.tp_kind == TensorKind::megatron ? s.tp : 1);
+                         element / static_cast<double>(kv_ways);
     const Overlap overlap =
         overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown);
     const auto shift = [&](double bytes) {
@@ -126,12 +141,15 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   }
 
   if (s.ep > 1) {
-    const double routed = hidden / (s.tp_kind == TensorKind::ulysses ? s.tp : 1) *
-                          static_cast<double>(shape.experts_per_token);
-    const double pass =
-        correction_.tensor * 2 * network_.all_to_all(routed, expert_group(w.site.mesh, s), w.where);
-    time.forward_expert = pass;
-    time.backward_expert = pass * (repeats ? 2 : 1);
+    // A rank's own tokens go to their experts and come back. How many, it tells first.
+    const GroupShape experts = expert_group(w.site.mesh, s);
+    const double routed = hidden / s.tp * static_cast<double>(shape.experts_per_token);
+    const double pass = 2 * network_.all_to_all(routed, experts, w.where);
+    const double first =
+        pass +
+        network_.all_to_all(static_cast<double>(shape.experts) * kCountBytes, experts, w.where);
+    time.forward_expert = correction_.tensor * first;
+    time.backward_expert = correction_.tensor * (pass + (repeats ? first : 0));
   }
 }
 
@@ -184,6 +202,9 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   }
   if (scatters_at_once && w.site.shape.micro_batches > 1)
     beside_backward.add(scatter, overlap(Collective::reduce_scatter));
+  // A head has gradients in forward already; backward waits for them to be scattered.
+  if (scatters_at_once && w.facts.shape.kind == LayerKind::head)
+    beside_backward.add(scatter, overlap(Collective::reduce_scatter));
   time.backward_gather = beside_backward.exposed(backward);
   time.hidden_gather = std::max(0.0, (gathers ? gather : 0) + beside_backward.seconds() -
                                          time.forward_gather - time.backward_gather);
@@ -199,11 +220,21 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   time.hidden_reduce = std::max(0.0, last.seconds() - beside_backward.seconds() - time.reduce);
   // Updated weights are gathered at the end of the step.
   if (s.zero == Zero::optimizer || s.zero == Zero::gradients) time.regather = gather;
-  if (w.tied > 0) {
-    // The gradient of the copy goes to the embedding. Ranks of one stage are at least neighbours.
-    const int distance = std::max(1, stage_distance(w.site.mesh) * (w.site.shape.stages - 1));
-    time.reduce +=
-        correction_.transfer * network_.point_to_point(w.tied * gradient_bytes, distance, w.where);
+  if (w.tied > 0 && w.site.shape.stages > 1) {
+    // The copy's gradient goes to the embedding, and updated rows come back. In one stage, which
+    // splits both alike as a rule, they stay where they are.
+    const int distance = stage_distance(w.site.mesh) * (w.site.shape.stages - 1);
+    const auto sent = [&](double bytes) {
+      return correction_.transfer * network_.point_to_point(w.tied * bytes, distance, w.where);
+    };
+    time.reduce += sent(gradient_bytes);
+    time.regather += sent(weight_bytes);
+  }
+  if (w.facts.shape.kind == LayerKind::embedding && w.site.mesh.devices > 1 &&
+      model_.type_of(model_.num_layers() - 1).shape.tied) {
+    // The copy is made from whole weights, and its gradient added to a whole one.
+    if (gathers) time.regather += gather;
+    if (scatters_at_once) time.reduce += scatter;
   }
   if (scatters_at_once) {
     // A whole gradient is zeroed for each micro-batch, and its share added to what was there.

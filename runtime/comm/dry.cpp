@@ -14,29 +14,30 @@ class DryGroup final : public Group {
 
  protected:
   Handle do_all_reduce(Buffer buffer, Reduction, std::string_view) override {
-    return count(2 * buffer.bytes() * (size() - 1) / size());
+    return count(OperationKind::all_reduce, buffer.bytes(),
+                 2 * buffer.bytes() * (size() - 1) / size());
   }
-  Handle do_reduce_scatter(ConstBuffer, Buffer out, Reduction, std::string_view) override {
-    return count((size() - 1) * out.bytes());
+  Handle do_reduce_scatter(ConstBuffer in, Buffer out, Reduction, std::string_view) override {
+    return count(OperationKind::reduce_scatter, in.bytes(), (size() - 1) * out.bytes());
   }
-  Handle do_all_gather(ConstBuffer in, Buffer, std::string_view) override {
-    return count((size() - 1) * in.bytes());
+  Handle do_all_gather(ConstBuffer in, Buffer out, std::string_view) override {
+    return count(OperationKind::all_gather, out.bytes(), (size() - 1) * in.bytes());
   }
   Handle do_all_to_all(ConstBuffer in, std::span<const std::int64_t> in_counts, Buffer,
                        std::span<const std::int64_t>, std::string_view) override {
     const std::int64_t kept = in_counts[static_cast<std::size_t>(rank())];
-    return count((in.count - kept) * bytes_of(in.type));
+    return count(OperationKind::all_to_all, in.bytes(), (in.count - kept) * bytes_of(in.type));
   }
   Handle do_broadcast(Buffer buffer, int root, std::string_view) override {
-    return count(rank() == root ? buffer.bytes() : 0);
+    return count(OperationKind::broadcast, buffer.bytes(), rank() == root ? buffer.bytes() : 0);
   }
   Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming>,
                      std::string_view) override {
     std::int64_t bytes = 0;
     for (const Outgoing& message : out) bytes += message.buffer.bytes();
-    return count(bytes);
+    return count(OperationKind::message, bytes, bytes);
   }
-  void do_barrier(std::string_view) override { count(0).wait(); }
+  void do_barrier(std::string_view) override { count(OperationKind::barrier, 0, 0).wait(); }
   std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
     return std::make_unique<DryGroup>(static_cast<int>(place), static_cast<int>(members.size()),
@@ -45,9 +46,12 @@ class DryGroup final : public Group {
   void do_copy(ConstBuffer, Buffer) override {}
 
  private:
-  Handle count(std::int64_t bytes) {
+  Handle count(OperationKind kind, std::int64_t whole, std::int64_t sent) {
     ++traffic_->operations;
-    traffic_->bytes += bytes;
+    traffic_->bytes += sent;
+    Traffic::Volume& volume = traffic_->by_kind[kind];
+    ++volume.operations;
+    volume.bytes += whole;
     return {};
   }
 

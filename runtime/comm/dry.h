@@ -2,14 +2,24 @@
 // A group whose other members do not exist: operations check their arguments, count bytes and move
 // nothing. Any rank of any plan can be played alone with it, on tensors without memory.
 
-#include "runtime/comm/group.h"
+#include <map>
+
+#include "runtime/comm/operation.h"
 
 namespace braid::comm {
 
-// What a rank would send, by algorithms that send as little as can be.
 struct Traffic {
   std::int64_t operations = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // that a rank would send, by algorithms that send as little as can be
+
+  // Of one kind, with the bytes by which a collective is measured: of the whole tensor for a
+  // gather's result and a sum, of what a rank gives for an all-to-all and for messages.
+  struct Volume {
+    std::int64_t operations = 0;
+    std::int64_t bytes = 0;
+    bool operator==(const Volume&) const = default;
+  };
+  std::map<OperationKind, Volume> by_kind;
 };
 
 // Subgroups count into the same place. split() does not work: nobody answers.

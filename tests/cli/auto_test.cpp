@@ -63,7 +63,16 @@ TEST_F(AutoCommand, MeasuresOnceThenPlansTrainsAndReports) {
   const Outcome third = run({"--steps", "1"});
   ASSERT_EQ(third.exit, 0) << third.error;
   EXPECT_THAT(third.error, HasSubstr("measuring anew"));
-  EXPECT_NO_THROW(read_profile(profile));
+
+  // So it is where it came from elsewhere.
+  Profile foreign = read_profile(profile);
+  for (Fact& fact : foreign.taken_on)
+    if (fact.name == "ranks") fact.value = "8";
+  write_text(profile, to_json(foreign).dump());
+  const Outcome fourth = run({"--steps", "1"});
+  ASSERT_EQ(fourth.exit, 0) << fourth.error;
+  EXPECT_THAT(fourth.error, HasSubstr("ranks: '8' then, '1' now; measuring anew"));
+  EXPECT_NE(read_profile(profile).taken_on, foreign.taken_on);
 }
 
 TEST_F(AutoCommand, NoPlanThatFitsIsAnAnswer) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>  // kill is POSIX: <csignal> need not declare it
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,19 +54,26 @@ InputFolder::InputFolder() {
   std::filesystem::copy(inputs, path(), std::filesystem::copy_options::recursive);
 }
 
-Outcome run_braid(const std::vector<std::string>& arguments, const std::filesystem::path& folder) {
-  const TemporaryFolder streams;
-  const std::filesystem::path out = streams / "out";
-  const std::filesystem::path error = streams / "error";
-  const pid_t child = fork();
-  if (child == 0) become(arguments, folder, out, error);
+StartedBraid::StartedBraid(const std::vector<std::string>& arguments,
+                           const std::filesystem::path& folder)
+    : child_(fork()) {
+  if (child_ == 0) become(arguments, folder, streams_ / "out", streams_ / "error");
+}
+
+void StartedBraid::kill() const { ::kill(child_, SIGKILL); }
+
+Outcome StartedBraid::wait() {
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) {
+  if (child_ < 0 || waitpid(child_, &status, 0) != child_) {
     ADD_FAILURE() << "cannot start " << BRAID_BINARY;
     return {};
   }
   const int exit = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
-  return {exit, read_text(out), read_text(error)};
+  return {exit, read_text(streams_ / "out"), read_text(streams_ / "error")};
+}
+
+Outcome run_braid(const std::vector<std::string>& arguments, const std::filesystem::path& folder) {
+  return StartedBraid(arguments, folder).wait();
 }
 
 std::vector<std::string> plan_command(std::vector<std::string> more) {

@@ -34,6 +34,17 @@ struct Outcome {
   int exit = 0;
   std::string out, error;
 };
+// A run under way.
+class StartedBraid {
+ public:
+  StartedBraid(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
+  void kill() const;  // as a machine does that loses power
+  Outcome wait();     // once
+
+ private:
+  TemporaryFolder streams_;
+  int child_ = -1;
+};
 Outcome run_braid(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
 
 // The flags of the smallest task that the inputs make.

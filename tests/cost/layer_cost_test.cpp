@@ -216,8 +216,10 @@ TEST_F(LayerCostTest, ATiedHeadOfSeveralDevicesCopiesItsRows) {
   EXPECT_EQ(copy.memory.gradients, Bytes(4 * rows * 4096));
   EXPECT_EQ(copy.memory.optimizer, Bytes()) << "the embedding is updated";
   const LayerCost own = cost_->layer(kHead, s, site());
-  EXPECT_GT(copy.time.reduce, 0) << "its gradient travels";
   EXPECT_LT(copy.time.update, own.time.update);
+  const Strategy half{.tp = 4};
+  EXPECT_GT(several->layer(kHead, half, site(4, 2, 1)).time.reduce, 0) << "its gradient travels";
+  EXPECT_EQ(cost_->layer(kHead, half, site(4, 2, 1)).time.reduce, 0);
 
   const Cluster alone = cluster(1);
   const auto one = make_cost_model({}, tied, alone, nullptr);

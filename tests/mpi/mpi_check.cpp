@@ -119,6 +119,45 @@ void check_blocks_differ(Group& world) {
       .wait();
 }
 
+// Rank 0 begins an operation and computes; rank 1, which waits for it, is served meanwhile. The
+// quickest of a few tries counts, as the machine may be busy.
+void check_progress(Group& world) {
+  constexpr milliseconds kComputes(600), kServed(150);
+  constexpr int kTries = 3;
+  constexpr std::int64_t kCount = 1 << 19;  // of 4 bytes: too long to leave unattended
+  if (world.rank() > 1) return;
+  const int members[] = {0, 1};
+  const auto pair = world.subgroup(members, "pair");
+  std::vector<float> in(index(2 * kCount)), out(index(2 * kCount));
+  const Buffer whole_in{in.data(), 2 * kCount, DataType::fp32};
+  const Buffer whole_out{out.data(), 2 * kCount, DataType::fp32};
+  const Buffer half_in{in.data(), kCount, DataType::fp32};
+  const Buffer half_out{out.data(), kCount, DataType::fp32};
+  const std::pair<std::string_view, std::function<Handle()>> operations[] = {
+      {"all_gather", [&] { return pair->all_gather(half_in, whole_out, "x"); }},
+      {"reduce_scatter",
+       [&] { return pair->reduce_scatter(whole_in, half_out, Reduction::sum, "x"); }},
+      {"all_reduce", [&] { return pair->all_reduce(whole_in, Reduction::sum, "x"); }},
+      {"send",
+       [&] {
+         return pair->rank() == 0 ? pair->send(whole_in, 1, "x") : pair->receive(whole_out, 0, "x");
+       }},
+  };
+  for (const auto& [name, begin] : operations) {
+    std::int64_t served = 0;
+    for (int attempt = 0; attempt < kTries && served == 0; ++attempt) {
+      pair->barrier("together");
+      const auto start = std::chrono::steady_clock::now();
+      Handle handle = begin();
+      if (pair->rank() == 0) std::this_thread::sleep_for(kComputes);
+      handle.wait();
+      served = pair->rank() == 1 && std::chrono::steady_clock::now() - start < kServed ? 1 : 0;
+      pair->all_reduce({&served, 1, DataType::int64}, Reduction::sum, "served").wait();
+    }
+    require(served > 0, fmt::format("{} waits for a rank that computes", name));
+  }
+}
+
 void check_missing(Group& world) {
   sum(world, 9, "loss");
   if (world.rank() == 2) std::this_thread::sleep_for(milliseconds(5'000));
@@ -142,6 +181,7 @@ constexpr Check kChecks[] = {
     {"pieces", check_play, milliseconds(20'000), 1000},
     {"split", check_split, milliseconds(20'000), kMpiPieceBytes},
     {"many", check_many, milliseconds(20'000), kMpiPieceBytes},
+    {"progress", check_progress, milliseconds(20'000), kMpiPieceBytes},
     {"large", check_large, milliseconds(20'000), kMpiPieceBytes},
     {"names_differ", check_names_differ, milliseconds(20'000), kMpiPieceBytes},
     {"counts_differ", check_counts_differ, milliseconds(20'000), kMpiPieceBytes},

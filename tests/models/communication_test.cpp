@@ -1,0 +1,267 @@
+// One layer's passes on one rank of random plans, played on tensors without memory: the collectives
+// that they begin are those that the planner charges for, in number and in bytes.
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "planner/cost/braid_model.h"
+#include "planner/simulate/price_plan.h"
+#include "runtime/comm/dry.h"
+#include "runtime/models/model.h"
+#include "tests/support/random_plan.h"
+#include "tests/support/round_prices.h"
+
+namespace braid {
+namespace {
+
+using comm::OperationKind;
+using Volume = comm::Traffic::Volume;
+using Volumes = std::map<OperationKind, Volume>;
+
+// One micro-batch's passes, and what comes once at the end of a step.
+struct Passes {
+  Volumes forward, backward, end;
+};
+
+constexpr std::pair<OperationKind, Collective> kKinds[] = {
+    {OperationKind::all_reduce, Collective::all_reduce},
+    {OperationKind::all_gather, Collective::all_gather},
+    {OperationKind::reduce_scatter, Collective::reduce_scatter},
+    {OperationKind::all_to_all, Collective::all_to_all},
+    {OperationKind::message, Collective::point_to_point},
+};
+
+// A rank of a plan that is alone.
+class LonelyRank {
+ public:
+  LonelyRank(const Plan& plan, int device)
+      : numerics_(
+            parallel::numerics_of(plan.precision, plan.gradient_precision, at::Device(at::kMeta))),
+        world_(comm::dry_group(device, plan.cluster.num_devices(), traffic_)),
+        groups_(*world_),
+        model_(models::build(plan, device, numerics_, groups_, {})) {}
+
+  std::size_t num_layers() const { return model_.layers.size(); }
+  const parallel::Site& site(std::size_t layer) const { return model_.layers[layer]->site(); }
+
+  // As Stage does it.
+  Passes play(std::size_t index) {
+    parallel::Layer& layer = *model_.layers[index];
+    parallel::Parameters& parameters = layer.parameters();
+    parallel::Saved saved;
+    traffic_->by_kind.clear();
+    Passes passes;
+    parameters.wait_weights();
+    if (layer.gradients_in_forward()) parameters.begin_gradients();
+    layer.forward(activation(layer.site()), feed(layer.site()), saved);
+    passes.forward = take();
+    // What is begun to be scattered here, backward waits for.
+    if (layer.gradients_in_forward()) parameters.end_gradients();
+    parameters.release_weights();
+
+    parallel::WeightWork at_once = parallel::WeightWork::at_once();
+    parameters.wait_weights();
+    parameters.begin_gradients();
+    layer.backward(activation(layer.site()), {}, saved, at_once);
+    parameters.end_gradients();
+    parameters.settle_gradients();
+    parameters.release_weights();
+    passes.backward = take();
+
+    for (parallel::FlatBuffer* buffer : parameters.buffers()) {
+      buffer->reduce_gradients();
+      buffer->publish();
+    }
+    if (model_.tied && &layer == model_.embedding) {
+      model_.tied->send_gradients();
+      model_.tied->send_weights();
+    }
+    passes.end = take();
+    add_what_dry_ranks_know(layer.site(), passes);
+    return passes;
+  }
+
+  // Between the copies of a tied matrix at the end of a step, as sent by this rank.
+  Volume tied_messages() {
+    traffic_->by_kind.clear();
+    model_.tied->send_gradients();
+    model_.tied->send_weights();
+    return take()[OperationKind::message];
+  }
+
+  // Gradients of norms and biases, which the ranks of a tensor group sum among themselves: small,
+  // and left out of the price.
+  Volume sums_of_shared(std::size_t index) {
+    Volume sums;
+    for (const parallel::FlatBuffer* buffer : model_.layers[index]->parameters().buffers())
+      for (const parallel::ElementRun& run : buffer->owned()) {
+        if (run.sharing == nullptr || run.sharing->size() == 1) continue;
+        ++sums.operations;
+        sums.bytes +=
+            (run.end - run.begin) * static_cast<std::int64_t>(c10::elementSize(numerics_.gradient));
+      }
+    return sums;
+  }
+
+ private:
+  // Ranks tell each other how many rows come to their experts; one that is alone supposes it.
+  static void add_what_dry_ranks_know(const parallel::Site& site, Passes& passes) {
+    const Strategy& s = site.strategy;
+    const auto add = [&](Volumes& pass) {
+      constexpr std::int64_t kWord = 8;
+      if (s.ep > 1) add_to(pass[OperationKind::all_to_all], {1, site.shape.experts * kWord});
+      if (s.tensor_split() > 1)
+        add_to(pass[OperationKind::all_gather], {1, site.shape.experts / s.ep * s.tp * kWord});
+    };
+    if (site.shape.experts == 0) return;
+    add(passes.forward);
+    if (s.recompute == Recompute::full) add(passes.backward);
+  }
+  static void add_to(Volume& volume, const Volume& more) {
+    volume.operations += more.operations;
+    volume.bytes += more.bytes;
+  }
+  Volumes take() { return std::exchange(traffic_->by_kind, {}); }
+  at::Tensor activation(const parallel::Site& site) const {
+    return at::empty({parallel::count(site.narrow_tokens), site.samples, site.shape.hidden},
+                     at::TensorOptions(numerics_.compute).device(at::kMeta));
+  }
+  static parallel::Feed feed(const parallel::Site& site) {
+    parallel::Feed feed;
+    feed.ids = feed.labels = at::empty({parallel::count(site.inner_tokens()), site.samples},
+                                       at::TensorOptions(at::kLong).device(at::kMeta));
+    return feed;
+  }
+
+  const std::shared_ptr<comm::Traffic> traffic_ = std::make_shared<comm::Traffic>();
+  parallel::Numerics numerics_;
+  std::unique_ptr<comm::Group> world_;
+  parallel::Groups groups_;
+  models::RankModel model_;
+};
+
+// What the planner charges for the same, of one kind, under a price.
+struct Charge {
+  double forward = 0, backward = 0, end = 0;
+};
+
+Charge charged(const Plan& plan, int stage, int type, const Strategy& strategy, Collective op,
+               Price price) {
+  const Profile profile = priced_profile(plan.model, op, price);
+  const BraidModel cost(plan.model, plan.cluster, &profile,
+                        {.precision = plan.precision,
+                         .gradient_precision = plan.gradient_precision,
+                         .assumptions = {}});
+  StageSite site = site_of(plan, stage);
+  site.shape.micro_batches = std::max(2, site.shape.micro_batches);  // one of several
+  const LayerTime t = cost.layer(type, strategy, site).time;
+  return {t.forward_tensor + t.forward_context + t.forward_expert + t.forward_gather,
+          t.backward_tensor + t.backward_context + t.backward_expert + t.backward_gather,
+          t.reduce + t.regather};
+}
+
+// ZeRO pads a buffer to a multiple of its replicas: fewer elements than there are ranks.
+constexpr double kPadding = 8 * 4;
+
+void expect_same(const char* pass, OperationKind kind, const Volume& played, double operations,
+                 double bytes) {
+  EXPECT_EQ(static_cast<double>(played.operations), operations)
+      << pass << ": how many of " << comm::name_of(kind);
+  EXPECT_NEAR(static_cast<double>(played.bytes), bytes, kPadding * operations)
+      << pass << ": bytes of " << comm::name_of(kind);
+}
+
+void expect_charged(const Plan& plan, int stage, int local, std::set<std::string>& seen) {
+  LonelyRank rank(plan, parallel::device_at(stage, local, plan.mesh()));
+  const StagePlan& layers = plan.stages[static_cast<std::size_t>(stage)];
+  const std::vector<int> indices = layers_of(layers);
+  ASSERT_EQ(indices.size(), rank.num_layers());
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const int type = plan.model.layers[static_cast<std::size_t>(indices[i])];
+    const Strategy& strategy = layers.strategies[i];
+    const LayerShape& shape = plan.model.types[static_cast<std::size_t>(type)].shape;
+    SCOPED_TRACE(plan.model.name + " " + name_of(shape.kind) + ", " + to_string(strategy) + ", " +
+                 name_of(plan.precision));
+    const Passes passes = rank.play(i);
+    for (const auto& [kind, op] : kKinds) {
+      const Charge calls = charged(plan, stage, type, strategy, op, {.call = 1});
+      const Charge bytes = charged(plan, stage, type, strategy, op, {.byte = 1});
+      const auto of = [&kind = kind](const Volumes& volumes) {
+        const auto found = volumes.find(kind);
+        return found == volumes.end() ? Volume{} : found->second;
+      };
+      expect_same("forward", kind, of(passes.forward), calls.forward, bytes.forward);
+      expect_same("backward", kind, of(passes.backward), calls.backward, bytes.backward);
+      if (of(passes.forward).operations + of(passes.backward).operations > 0)
+        seen.insert(name_of(shape.kind) + " " + comm::name_of(kind));
+      if (kind == OperationKind::message) continue;  // of a tied matrix: told below
+      Volume end = of(passes.end);
+      if (kind == OperationKind::all_reduce) {
+        const Volume shared = rank.sums_of_shared(i);
+        end.operations -= shared.operations;
+        end.bytes -= shared.bytes;
+      }
+      expect_same("end", kind, end, calls.end, bytes.end);
+      if (end.operations > 0) seen.insert(std::string("end ") + comm::name_of(kind));
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Communication, IsChargedAsItIsDoneForRandomPlansOfEveryArchitecture) {
+  const at::NoGradGuard no_grad;
+  std::set<std::string> seen;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    Plan plan = PlanDice(seed).plan();
+    plan.precision = seed % 2 == 0 ? Precision::bf16 : Precision::fp32;
+    plan.gradient_precision = seed % 3 == 0 ? plan.precision : Precision::fp32;
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+      expect_charged(plan, stage, plan.mesh().stage_devices() - 1, seen);
+      if (HasFailure()) FAIL() << "seed " << seed;
+    }
+  }
+  for (const char* kind : {"block all_gather", "block reduce_scatter", "block all_to_all",
+                           "block message", "embedding all_gather", "embedding reduce_scatter",
+                           "head all_gather", "head reduce_scatter", "head all_reduce",
+                           "end all_reduce", "end all_gather", "end reduce_scatter"})
+    EXPECT_TRUE(seen.contains(kind)) << kind << " was in no plan";
+}
+
+// 61 rows of 32, on stages of two replicas: the head's ranks send fp32 gradients, the embedding's
+// bf16 weights.
+TEST(Communication, RowsOfATiedMatrixTravelBetweenStages) {
+  const at::NoGradGuard no_grad;
+  Plan plan = reference_plan(tiny_model("llama_tied", 2, 16), 4);
+  plan.precision = Precision::bf16;
+  plan.cluster = tiny_cluster(4);
+  plan.shape.stages = 2;
+  plan.stages = {{.chunks = {{0, 2}}, .strategies = {2, Strategy{.dp = 2}}},
+                 {.chunks = {{2, 4}}, .strategies = {2, Strategy{.dp = 2}}}};
+  constexpr std::int64_t kElements = 61 * 32;
+  EXPECT_EQ(LonelyRank(plan, 0).tied_messages().bytes, 2 * kElements);
+  EXPECT_EQ(LonelyRank(plan, 2).tied_messages().bytes, 4 * kElements);
+  const int head = plan.model.layers.back();
+  EXPECT_EQ(charged(plan, 1, head, {.dp = 2}, Collective::point_to_point, {.byte = 1}).end,
+            (4 + 2) * kElements);
+}
+
+TEST(Communication, RowsOfATiedMatrixStayInAStageThatSplitsBothAlike) {
+  const at::NoGradGuard no_grad;
+  for (const Strategy& strategy : {Strategy{.dp = 4}, Strategy{.tp = 4},
+                                   Strategy{.tp = 2, .dp = 2, .zero = Zero::optimizer}}) {
+    Plan plan = reference_plan(tiny_model("llama_tied", 2, 16), 4);
+    plan.cluster = tiny_cluster(4);
+    plan.stages.front().strategies.assign(4, strategy);
+    EXPECT_EQ(LonelyRank(plan, 1).tied_messages(), Volume());
+    const int head = plan.model.layers.back();
+    EXPECT_EQ(charged(plan, 0, head, strategy, Collective::point_to_point, {.call = 1}).end, 0);
+  }
+}
+
+}  // namespace
+}  // namespace braid
