@@ -26,22 +26,22 @@ constexpr std::int64_t kStateBytes = 18;  // of one parameter, at most: weight, 
 
 // One measurement's numbers, in the order in which the journal has them.
 enum Value {
-  kEmbeddingForward,
-  kEmbeddingBackward,
-  kBlockForward,
-  kBlockBackward,
-  kBlockInput,
-  kBlockWeight,
-  kBlockSelective,
-  kBlockFull,
-  kHeadForward,
-  kHeadBackward,
-  kEmbeddingWorkspace,
-  kBlockWorkspace,
-  kBlockWorkspaceSelective,
-  kBlockWorkspaceFull,
-  kHeadWorkspace,
-  kNumValues
+  embedding_forward,
+  embedding_backward,
+  block_forward,
+  block_backward,
+  block_input,
+  block_weight,
+  block_selective,
+  block_full,
+  head_forward,
+  head_backward,
+  embedding_workspace,
+  block_workspace,
+  block_workspace_selective,
+  block_workspace_full,
+  head_workspace,
+  num_values
 };
 using Values = std::vector<double>;
 
@@ -64,7 +64,7 @@ class Measuring {
 
   std::optional<Values> measure(int type, const LayerQuestion& q) {
     return bench_.run(key_of(model_, type, q), [&] {
-      Values values(kNumValues, -1);
+      Values values(num_values, -1);
       time_with(type, q, Recompute::none, values);
       if (options_.space.recompute) {
         time_with(type, q, Recompute::selective, values);
@@ -142,30 +142,30 @@ class Measuring {
     const MiniStep::Workspace bytes = mini.workspace();
     switch (recompute) {
       case Recompute::none: {
-        values[kEmbeddingForward] = times[0];
-        values[kEmbeddingBackward] = times[1];
-        values[kBlockForward] = times[2];
-        values[kBlockBackward] = backward;
-        values[kHeadForward] = times[4];
-        values[kHeadBackward] = times[5];
-        values[kEmbeddingWorkspace] = bytes.embedding;
-        values[kBlockWorkspace] = bytes.block;
-        values[kHeadWorkspace] = bytes.head;
+        values[embedding_forward] = times[0];
+        values[embedding_backward] = times[1];
+        values[block_forward] = times[2];
+        values[block_backward] = backward;
+        values[head_forward] = times[4];
+        values[head_backward] = times[5];
+        values[embedding_workspace] = bytes.embedding;
+        values[block_workspace] = bytes.block;
+        values[head_workspace] = bytes.head;
         const Values halves = time_passes([&] {
           const MiniStep::Halves h = mini.split_step();
           return Values{h.input, h.weight};
         });
-        values[kBlockInput] = halves[0];
-        values[kBlockWeight] = halves[1];
+        values[block_input] = halves[0];
+        values[block_weight] = halves[1];
         return;
       }
       case Recompute::selective:
-        values[kBlockSelective] = backward;
-        values[kBlockWorkspaceSelective] = bytes.block;
+        values[block_selective] = backward;
+        values[block_workspace_selective] = bytes.block;
         return;
       case Recompute::full:
-        values[kBlockFull] = backward;
-        values[kBlockWorkspaceFull] = bytes.block;
+        values[block_full] = backward;
+        values[block_workspace_full] = bytes.block;
         return;
     }
   }
@@ -195,38 +195,38 @@ ComputeSample sample_of(const LayerQuestion& q, std::int64_t tokens) {
 
 ComputeSample block_sample(const LayerQuestion& q, std::int64_t tokens, const Values& v) {
   ComputeSample sample = sample_of(q, tokens);
-  sample.forward = Seconds(v[kBlockForward]);
+  sample.forward = Seconds(v[block_forward]);
   // The halves say how backward divides, the pass in one go how long it takes.
-  const double share = v[kBlockInput] / (v[kBlockInput] + v[kBlockWeight]);
-  sample.backward_input = Seconds(share * v[kBlockBackward]);
-  sample.backward_weight = Seconds((1 - share) * v[kBlockBackward]);
+  const double share = v[block_input] / (v[block_input] + v[block_weight]);
+  sample.backward_input = Seconds(share * v[block_backward]);
+  sample.backward_weight = Seconds((1 - share) * v[block_backward]);
   const auto more = [&](double backward) -> std::optional<Seconds> {
     if (backward < 0) return std::nullopt;
-    return Seconds(std::max(0.0, backward - v[kBlockBackward]));
+    return Seconds(std::max(0.0, backward - v[block_backward]));
   };
-  sample.selective = more(v[kBlockSelective]);
-  sample.full = more(v[kBlockFull]);
-  sample.workspace = counted(v[kBlockWorkspace]);
-  sample.workspace_selective = counted(v[kBlockWorkspaceSelective]);
-  sample.workspace_full = counted(v[kBlockWorkspaceFull]);
+  sample.selective = more(v[block_selective]);
+  sample.full = more(v[block_full]);
+  sample.workspace = counted(v[block_workspace]);
+  sample.workspace_selective = counted(v[block_workspace_selective]);
+  sample.workspace_full = counted(v[block_workspace_full]);
   return sample;
 }
 
 // An embedding's backward is its table's gradient; a head's makes that of its matrix in forward.
 ComputeSample embedding_sample(const LayerQuestion& q, std::int64_t tokens, const Values& v) {
   ComputeSample sample = sample_of(q, tokens);
-  sample.forward = Seconds(v[kEmbeddingForward]);
+  sample.forward = Seconds(v[embedding_forward]);
   sample.backward_input = Seconds(0);
-  sample.backward_weight = Seconds(v[kEmbeddingBackward]);
-  sample.workspace = counted(v[kEmbeddingWorkspace]);
+  sample.backward_weight = Seconds(v[embedding_backward]);
+  sample.workspace = counted(v[embedding_workspace]);
   return sample;
 }
 ComputeSample head_sample(const LayerQuestion& q, std::int64_t tokens, const Values& v) {
   ComputeSample sample = sample_of(q, tokens);
-  sample.forward = Seconds(v[kHeadForward]);
-  sample.backward_input = Seconds(v[kHeadBackward]);
+  sample.forward = Seconds(v[head_forward]);
+  sample.backward_input = Seconds(v[head_backward]);
   sample.backward_weight = Seconds(0);
-  sample.workspace = counted(v[kHeadWorkspace]);
+  sample.workspace = counted(v[head_workspace]);
   return sample;
 }
 
@@ -289,7 +289,7 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
         add(embedding, embedding_sample(q, model.sequence, v));
         add(head, head_sample(q, model.sequence, v));
       }
-      const bool is_long = v[kBlockForward] + v[kBlockBackward] > kLongPass;
+      const bool is_long = v[block_forward] + v[block_backward] > kLongPass;
       long_one = is_long ? std::optional(q) : std::nullopt;
     }
   }
