@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "planner/search/search.h"
 #include "runtime/measure/machine.h"
 #include "runtime/models/model.h"
+#include "runtime/train/progress.h"
 
 namespace braid::cli {
 namespace {
@@ -111,6 +113,15 @@ std::string cached_text(const std::filesystem::path& file, const std::vector<Fac
   return measure::broadcast_text(text, world, device);
 }
 
+void note_measured(const Profile& profile, const std::filesystem::path& file,
+                   std::chrono::duration<double> took) {
+  if (is_terminal(stderr)) std::fputs("\r\x1b[K", stderr);  // the progress bar
+  note(fmt::format("measured in {}, noise typically {}; kept in {}",
+                   train::format_duration(Seconds(took.count())),
+                   format_percent(profile.noise ? profile.noise->typical : 0),
+                   printable(file.string())));
+}
+
 LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device device) {
   const std::vector<Fact> facts = measure::facts_of(world, device, job.place.backend);
   const std::filesystem::path file = cache_file(job, facts);
@@ -122,6 +133,7 @@ LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device d
             {file.string(), fingerprint(text)}};
   }
   if (first) note("measuring this machine and the model on it");
+  const auto begin = std::chrono::steady_clock::now();
   const ProfileFlags flags{
       .world = job.flags.world, .out = file.string(), .precision = {}, .limit = {}};
   measure::Bench bench = open_bench(world, device, flags, job.place, facts, "braid auto");
@@ -135,9 +147,18 @@ LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device d
   measure::ModelCost cost;
   Profile profile = profile_model(bench, std::nullopt, job.model, machine, options, cost);
   finish_bench(bench, flags, profile);
+  if (first) note_measured(profile, file, std::chrono::steady_clock::now() - begin);
   text = measure::broadcast_text(first ? read_text(file) : "", world, device);
   return {profile_from_json(parse_json(text, file.string()), file.string()),
           {file.string(), fingerprint(text)}};
+}
+
+std::string planned_text(const Plan& plan) {
+  const StagePrediction& fullest =
+      std::ranges::max(plan.prediction.stages, {}, &StagePrediction::peak);
+  return fmt::format("planned: {}: {} a step, {} of the {} that a device may use", shape_line(plan),
+                     format_seconds(plan.prediction.iteration), format_bytes(fullest.peak),
+                     format_bytes(fullest.budget));
 }
 
 // Rank 0 searches. Nothing where no plan fits, which it tells.
@@ -152,11 +173,7 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
     if (result.plan) {
       result.plan->profile = loaded.reference;
       text = plan_text(*result.plan);
-      note(fmt::format(
-          "planned: {}: {} a step, {} of memory", shape_line(*result.plan),
-          format_seconds(result.plan->prediction.iteration),
-          format_bytes(
-              std::ranges::max(result.plan->prediction.stages, {}, &StagePrediction::peak).peak)));
+      note(planned_text(*result.plan));
     } else {
       print(render_text(result, look_of(job.place)));
     }

@@ -39,8 +39,9 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
               train::TrainOptions options);
 int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions& options);
 
-// Predicted against measured.
-std::string report_text(const RunReport& report, const RenderOptions& look);
+// Predicted against measured. `remark` stands below the terms of a step.
+std::string report_text(const RunReport& report, const RenderOptions& look,
+                        const std::string& remark = {});
 // Where a step goes, of the stage that works longest. Empty where nothing was recorded.
 std::string terms_text(const RunReport& report);
 // What every stage holds beside what the plan says it holds. A term that differs is marked.

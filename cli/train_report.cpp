@@ -106,7 +106,8 @@ std::string terms_text(const RunReport& report) {
   return text + "\n" + table.text();
 }
 
-std::string report_text(const RunReport& report, const RenderOptions& look) {
+std::string report_text(const RunReport& report, const RenderOptions& look,
+                        const std::string& remark) {
   std::string text = fmt::format("Time of a step   {}", format_seconds(report.step));
   const Seconds predicted = report.plan.prediction.iteration;
   if (predicted > Seconds(0))
@@ -114,7 +115,7 @@ std::string report_text(const RunReport& report, const RenderOptions& look) {
                         report.step / predicted);
   if (report.mfu) text += fmt::format(" · MFU {}", format_percent(*report.mfu));
   text += "\n\n";
-  if (const std::string terms = terms_text(report); !terms.empty()) text += terms + "\n";
+  if (const std::string terms = terms_text(report); !terms.empty()) text += terms + remark + "\n";
   std::vector<HeldMemory> held;
   held.reserve(report.stages.size());
   for (const StageReport& stage : report.stages) held.push_back(stage.held);

@@ -65,7 +65,7 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
   const Json json = to_json(report);
   write_json(flags, json);
   if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
-  print("\n" + report_text(report, look_of(place)));
+  print("\n" + report_text(report, look_of(place), sharing_remark(place)));
   if (!flags.trace.empty())
     print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
                       printable(flags.trace)));

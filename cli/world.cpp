@@ -214,6 +214,17 @@ int launched(const LaunchedWork& work) {
   }
 }
 
+std::string sharing_remark(const Place& place) {
+  if (place.backend == BackendKind::nccl) return "";
+  const int ranks = place.launch ? processes_here(*place.launch) : place.ranks;
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (ranks <= cores) return "";
+  return fmt::format(
+      "  {} ranks take turns on {} core{}: while one waits another computes, so that compute is\n"
+      "  measured short and waiting long. Compare the time of the whole step.\n",
+      ranks, cores, cores == 1 ? "" : "s");
+}
+
 RenderOptions look_of(const Place& place) {
   return place.launch ? RenderOptions{} : terminal_options();
 }

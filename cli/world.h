@@ -46,6 +46,10 @@ int run_world(const Place& place, const RankWork& work, const std::atomic<int>* 
 using LaunchedWork = std::function<int(const std::optional<comm::Launch>& launch)>;
 int launched(const LaunchedWork& work);
 
+// Where ranks on CPUs are more than the cores of their machine, as a sentence that says what this
+// does to the times of a run; otherwise nothing.
+std::string sharing_remark(const Place& place);
+
 // mpirun gives its processes a terminal of its own, whatever it writes to itself.
 RenderOptions look_of(const Place& place);
 

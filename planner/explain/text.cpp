@@ -26,6 +26,7 @@ Bytes largest_peak(const Plan& plan) {
 // The flag that asks for a limit, rounded up to something a person would type.
 std::string memory_flag(Bytes size) {
   const double gibibytes = static_cast<double>(size.value()) / 1073741824.0;
+  if (gibibytes < 1) return fmt::format("--memory {:g}MiB", std::ceil(gibibytes * 1024));
   const double step = gibibytes < 2 ? 0.01 : 0.1;
   return fmt::format("--memory {:g}GiB", std::ceil(gibibytes / step) * step);
 }
@@ -48,6 +49,9 @@ std::string remedies(const Infeasible& infeasible, const RenderOptions& options)
 
 std::string verdict(const Infeasible& infeasible) {
   if (infeasible.constraint != "memory") return fmt::format("{} binds", infeasible.constraint);
+  // Galvatron's and the baselines' searches do not mix strategies as freely as the closest plan.
+  if (infeasible.needed <= infeasible.available)
+    return "of those that this algorithm looks at; the one below would";
   return fmt::format("stage {} needs {} on a device, {} may be used: {} too much", infeasible.stage,
                      format_bytes(infeasible.needed), format_bytes(infeasible.available),
                      format_bytes(infeasible.needed - infeasible.available));

@@ -98,4 +98,16 @@ Exploration explore_baseline(const SearchContext& context, const DecisionTree& t
   return result;
 }
 
+DecisionTree offered_by(Algorithm algorithm, const SearchContext& context, DecisionTree tree) {
+  if (algorithm == Algorithm::exact || algorithm == Algorithm::galvatron ||
+      algorithm == Algorithm::bmw)
+    return tree;
+  const Baseline baseline(algorithm, context, tree);
+  std::erase_if(tree.configurations, [&](const Configuration& c) { return !baseline.offers(c); });
+  for (TreeBranch& branch : tree.branches)
+    std::erase_if(branch.leaves,
+                  [&](const TreeLeaf& leaf) { return !baseline.offers(leaf.strategy); });
+  return tree;
+}
+
 }  // namespace braid

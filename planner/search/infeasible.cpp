@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "planner/cost/make_cost_model.h"
+#include "planner/search/baselines.h"
 #include "planner/simulate/price_plan.h"
 
 namespace braid {
@@ -95,9 +96,9 @@ Closest closest_of(const SearchContext& context, const DecisionTree& tree) {
   return closest;
 }
 
-bool could_run(const SearchContext& context, std::int64_t batch, const SpaceOptions& space) {
-  const DecisionTree tree = build_tree(context.model, context.cluster, batch, space);
-  const Closest closest = closest_of(context, tree);
+bool could_run(const SearchContext& context, std::int64_t batch, const SearchOptions& options) {
+  const DecisionTree tree = build_tree(context.model, context.cluster, batch, options.space);
+  const Closest closest = closest_of(context, offered_by(options.algorithm, context, tree));
   return closest.lean && closest.lean->excess <= 0;
 }
 
@@ -110,9 +111,10 @@ Cluster grown(const Cluster& cluster, int nodes) {
 
 }  // namespace
 
-Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& tree,
+Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& whole,
                               const Profile* profile, const SearchOptions& options,
                               const std::function<void(Plan&)>& complete) {
+  const DecisionTree tree = offered_by(options.algorithm, context, whole);
   Infeasible answer;
   Closest closest = closest_of(context, tree);
   if (!closest.lean) {
@@ -132,7 +134,7 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
       answer.needed = stage.peak;
       answer.available = stage.budget;
     }
-    answer.enough_memory = answer.needed;
+    if (worst > 0) answer.enough_memory = answer.needed;
   }
   const auto cost_for = [&](const Cluster& cluster, std::int64_t batch) {
     return make_cost_model({options.cost == CostKind::galvatron ? CostKind::measured : options.cost,
@@ -142,8 +144,7 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
   for (std::int64_t batch = options.global_batch / 2; batch >= 1 && !answer.enough_batch;
        batch /= 2) {
     const auto cost = cost_for(context.cluster, batch);
-    if (could_run({context.model, context.cluster, *cost, context.memory_limit}, batch,
-                  options.space))
+    if (could_run({context.model, context.cluster, *cost, context.memory_limit}, batch, options))
       answer.enough_batch = batch;
   }
   const int nodes = context.cluster.num_nodes();
@@ -151,7 +152,7 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
     const Cluster larger = grown(context.cluster, nodes * (factor - 1));
     const auto cost = cost_for(larger, options.global_batch);
     if (could_run({context.model, larger, *cost, context.memory_limit}, options.global_batch,
-                  options.space))
+                  options))
       answer.enough_devices = larger.num_devices();
   }
   return answer;

@@ -8,7 +8,8 @@
 
 namespace braid {
 
-// `complete` fills in what a plan carries beside its layers.
+// What the algorithm of `options` offers counts. `complete` fills in what a plan carries beside its
+// layers.
 Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& tree,
                               const Profile* profile, const SearchOptions& options,
                               const std::function<void(Plan&)>& complete);

@@ -40,6 +40,8 @@ TEST_F(AutoCommand, MeasuresOnceThenPlansTrainsAndReports) {
   const Outcome first = run({"--steps", "3", "--metrics", "run1"});
   ASSERT_EQ(first.exit, 0) << first.error;
   EXPECT_THAT(first.error, HasSubstr("measuring this machine"));
+  EXPECT_THAT(first.error, HasSubstr("; kept in kept/profile-"));
+  EXPECT_THAT(first.error, HasSubstr("that a device may use"));
   EXPECT_THAT(first.out, HasSubstr("Time of a step"));
   const Plan plan = read_plan(folder_ / "run1/plan.json");
   EXPECT_EQ(plan.cost, CostKind::measured);

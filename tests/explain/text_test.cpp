@@ -97,6 +97,26 @@ TEST(PlanText, TellsWhatBindsAndWhatWouldFit) {
   EXPECT_EQ(json.at("infeasible").at("enough_devices"), 8);
 }
 
+TEST(PlanText, SmallLimitsAreTypedInMebibytes) {
+  SearchResult result;
+  result.infeasible.emplace();
+  result.infeasible->constraint = "memory";
+  result.infeasible->needed = Bytes(33'333'333);
+  result.infeasible->enough_memory = result.infeasible->needed;
+  EXPECT_THAT(render_text(result, kPlain), HasSubstr("--memory 32MiB"));
+}
+
+TEST(PlanText, WhatOnlyAnotherAlgorithmFitsIsSaid) {
+  SearchResult result;
+  result.infeasible.emplace();
+  result.infeasible->constraint = "memory";
+  result.infeasible->needed = 4_GiB;
+  result.infeasible->available = 5_GiB;
+  const std::string text = render_text(result, kPlain);
+  EXPECT_THAT(text, HasSubstr("that this algorithm looks at"));
+  EXPECT_THAT(text, Not(HasSubstr("too much")));
+}
+
 TEST(PlanJson, AlternativesCarryTimeReasonAndShape) {
   const Json json = result_json(example_result());
   const Json& alternative = json.at("alternatives").at(0);

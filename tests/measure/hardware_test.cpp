@@ -106,6 +106,7 @@ TEST_P(Hardware, YieldsAProfileThatCanBeReadAndPlannedWith) {
   EXPECT_EQ(to_json(read).dump(), json.dump());
   ASSERT_TRUE(read.cluster.has_value());
   EXPECT_EQ(read.cluster->num_devices(), ranks);
+  EXPECT_EQ(read.context, Bytes(0)) << "a rank on a CPU sets nothing aside";
   EXPECT_GT(read.cluster->device_types.front().peak_fp32.value(), 1e6);
   EXPECT_EQ(read.overlaps.size(), 4U);
   EXPECT_EQ(read.source, "braid profile hardware");

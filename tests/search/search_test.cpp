@@ -196,6 +196,23 @@ TEST(Search, WhatDoesNotFitIsExplainedAndEnoughMemoryIsEnough) {
   EXPECT_FALSE(run(c).plan.has_value());
 }
 
+TEST(Search, ABaselineThatDoesNotFitIsExplainedByItsOwnPlans) {
+  Case c{"", "llama2-7b", "a100-80g-8", 64, 40_GiB};
+  const auto plainly = [](auto& o) { o.algorithm = Algorithm::dp; };
+  const SearchResult result = run(c, plainly);
+  EXPECT_FALSE(result.plan.has_value());
+  ASSERT_TRUE(result.infeasible.has_value());
+  const Infeasible& why = *result.infeasible;
+  EXPECT_GT(why.needed, why.available);
+  for (const Strategy& s : why.closest.stages.at(0).strategies) EXPECT_EQ(s, Strategy{.dp = 8});
+  EXPECT_FALSE(why.enough_batch.has_value()) << "states alone do not fit";
+  EXPECT_FALSE(why.enough_devices.has_value()) << "replicas share nothing";
+  ASSERT_TRUE(why.enough_memory.has_value());
+  c.memory = *why.enough_memory;
+  // Nearly twice what a device has.
+  EXPECT_GT(c.memory, 80_GiB);
+}
+
 TEST(Search, AStoppedSearchSaysSo) {
   const std::atomic<bool> stop = true;
   for (const Algorithm algorithm : {Algorithm::exact, Algorithm::megatron_3d}) {
