@@ -220,16 +220,6 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   time.hidden_reduce = std::max(0.0, last.seconds() - beside_backward.seconds() - time.reduce);
   // Updated weights are gathered at the end of the step.
   if (s.zero == Zero::optimizer || s.zero == Zero::gradients) time.regather = gather;
-  if (w.tied > 0 && w.site.shape.stages > 1) {
-    // The copy's gradient goes to the embedding, and updated rows come back. In one stage, which
-    // splits both alike as a rule, they stay where they are.
-    const int distance = stage_distance(w.site.mesh) * (w.site.shape.stages - 1);
-    const auto sent = [&](double bytes) {
-      return correction_.transfer * network_.point_to_point(w.tied * bytes, distance, w.where);
-    };
-    time.reduce += sent(gradient_bytes);
-    time.regather += sent(weight_bytes);
-  }
   if (w.facts.shape.kind == LayerKind::embedding && w.site.mesh.devices > 1 &&
       model_.type_of(model_.num_layers() - 1).shape.tied) {
     // The copy is made from whole weights, and its gradient added to a whole one.
@@ -246,6 +236,16 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   const double shards = s.zero == Zero::none ? 1 : replicas.size;
   const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;
   time.update = update_time(w.dense / shards + w.experts / expert_shards, w.device);
+  if (w.tied > 0 && w.site.shape.stages > 1) {
+    // The copy's gradient goes to the embedding, and updated rows come back. In one stage, which
+    // splits both alike as a rule, they stay where they are.
+    const int distance = stage_distance(w.site.mesh) * (w.site.shape.stages - 1);
+    const auto sent = [&](double bytes) {
+      return correction_.transfer * network_.point_to_point(w.tied * bytes, distance, w.where);
+    };
+    time.reduce += sent(gradient_bytes);
+    time.regather += sent(weight_bytes);
+  }
   // What every iteration takes, whatever the plan: once, with the last layer.
   if (w.facts.shape.kind == LayerKind::head) time.update += correction_.step_overhead.value();
 }

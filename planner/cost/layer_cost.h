@@ -37,7 +37,8 @@ struct LayerTime {
   }
   double backward_weight() const { return backward_weight_compute; }
   double micro_batch() const { return forward() + backward_input() + backward_weight(); }
-  double once_reduce() const { return reduce + regather; }
+  double once_reduce() const { return reduce; }
+  double once_update() const { return update + regather; }
 
   LayerTime& operator+=(const LayerTime& other);
 };

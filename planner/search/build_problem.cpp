@@ -21,9 +21,9 @@ bool covers(const LayerCost& a, const LayerCost& b) {
   return a.time.forward() <= b.time.forward() &&
          a.time.backward_input() <= b.time.backward_input() &&
          a.time.backward_weight() <= b.time.backward_weight() &&
-         a.time.once_reduce() <= b.time.once_reduce() && a.time.update <= b.time.update &&
-         a.memory.states() <= b.memory.states() && a.memory.activations <= b.memory.activations &&
-         a.memory.workspace <= b.memory.workspace;
+         a.time.once_reduce() <= b.time.once_reduce() &&
+         a.time.once_update() <= b.time.once_update() && a.memory.states() <= b.memory.states() &&
+         a.memory.activations <= b.memory.activations && a.memory.workspace <= b.memory.workspace;
 }
 
 class ProblemBuilder {
@@ -151,7 +151,8 @@ class ProblemBuilder {
       if (covered.contains(layout)) continue;
       const LayerTime& t = p.cost.time;
       const auto value = [&](const TimeWeights& w) {
-        return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(), t.update);
+        return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(),
+                 t.once_update());
       };
       result.options.push_back(
           {.ramp = value(weights.ramp),

@@ -65,7 +65,7 @@ std::array<Term, 9> terms_of(const Plan& plan) {
       {"expert all-to-all", m * (t.forward_expert + t.backward_expert)},
       {"ZeRO gathers", m * (t.forward_gather + t.backward_gather)},
       {"redistribution between layers", m * s.redistribute},
-      {"gradient reduction and update", t.once_reduce() + t.update},
+      {"gradient reduction and update", t.once_reduce() + t.once_update()},
       {"pipeline bubble and transfers", 0},
   }};
   double sum = 0;

@@ -41,7 +41,7 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
   p.times.backward_input = Seconds(p.terms.backward_input() + p.redistribute / 2);
   p.times.backward_weight = Seconds(p.terms.backward_weight());
   p.times.reduce = Seconds(p.terms.once_reduce());
-  p.times.update = Seconds(p.terms.update);
+  p.times.update = Seconds(p.terms.once_update());
   if (!site.last()) p.times.transfer = cost.transfer(type_at(plan.model, ids.back()), site);
   p.in_flight = in_flight(plan.shape, stage);
   p.overhead = cost.stage_overhead(site);
