@@ -7,6 +7,7 @@
 
 #include "cli/common.h"
 #include "cli/profile_common.h"
+#include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "planner/profile/fingerprint.h"
 #include "runtime/measure/hardware.h"
@@ -49,6 +50,10 @@ Profile profile_model(measure::Bench& bench, const std::optional<Profile>& hardw
                       const Model& model, const measure::HardwareOptions& machine,
                       const measure::ModelOptions& options, measure::ModelCost& cost) {
   Profile profile = hardware ? *hardware : measure::measure_hardware(bench, machine);
+  if (!profile.cluster)
+    throw Error({.what = "nothing was measured of the devices, so that layers cannot be chosen",
+                 .where = "--limit",
+                 .fix = "allow more seconds; running again goes on from the journal"});
   profile.name = fmt::format("{} on {}", model.name, profile.cluster->name);
   profile.source = "braid profile";
   cost = measure::measure_model(bench, profile, model, options);

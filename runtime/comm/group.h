@@ -100,7 +100,7 @@ class Group {
 
   // In place.
   Handle all_reduce(Buffer buffer, Reduction reduction, std::string_view name);
-  // `in` holds size() blocks as long as `out`; `out` gets the sum of the rank's block.
+  // `in` holds size() blocks. `out` gets the sum of the rank's own, and may be its place in `in`.
   Handle reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction, std::string_view name);
   // `out` gets every rank's `in`, in the order of ranks. `in` may be its own place in `out`.
   Handle all_gather(ConstBuffer in, Buffer out, std::string_view name);

@@ -89,8 +89,13 @@ void FlatBuffer::start_reduction() {
       return replicas_->all_reduce(buffer_of(gradients_), comm::Reduction::sum, operation);
     });
   } else if (zero_ == Zero::optimizer) {
-    scattering_ =
-        start_reduce_scatter(gradients_, *replicas_, "reduce " + name_, CommKind::reduce, name_);
+    // In place: shares of all layers wait for the end of the step.
+    const std::string operation = "reduce " + name_;
+    const at::Tensor mine = gradients_.narrow(0, owned_begin_, share_);
+    summing_ = communicate({.kind = CommKind::reduce, .operation = operation, .layer = name_}, [&] {
+      return replicas_->reduce_scatter(buffer_of(gradients_), buffer_of(mine), comm::Reduction::sum,
+                                       operation);
+    });
   }
 }
 
@@ -98,11 +103,7 @@ void FlatBuffer::reduce_gradients() {
   start_reduction();
   reducing_ = false;
   summing_.wait();
-  if (zero_ == Zero::optimizer) {
-    gradients_.narrow(0, owned_begin_, share_).copy_(scattering_.wait());
-  } else {
-    settle_gradients();
-  }
+  settle_gradients();
   // Sharing ranks own the same elements, so each sums what it owns.
   for (const ElementRun& run : owned_)
     if (run.sharing != nullptr && run.sharing->size() > 1)

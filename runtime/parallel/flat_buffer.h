@@ -98,7 +98,7 @@ class FlatBuffer {
   Arriving gathering_;
   at::Tensor gradients_;        // stored: whole or shard
   at::Tensor whole_gradients_;  // of one micro-batch, under ZeRO-2 and 3
-  Arriving scattering_;         // of a micro-batch, or the whole step's reduction to shards
+  Arriving scattering_;         // of a micro-batch
   comm::Handle summing_;
   bool reducing_ = false;
   at::Tensor master_, first_moment_, second_moment_;
