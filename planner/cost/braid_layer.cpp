@@ -113,12 +113,9 @@ LayerMemory BraidModel::memory(const Work& w) const {
   }
   LayerMemory memory = states(w);
   memory.activations = whole_bytes(saved * w.samples);
-  if (w.site.shape.schedule == ScheduleKind::zero_bubble && w.site.shape.stages > 1) {
-    // Weight gradients wait while backward by input runs ahead: the longer, the later the stage.
-    const int waiting = std::min(w.site.stage + 1, w.site.shape.micro_batches);
-    const Bytes one = deferred_bytes(f.shape, s.recompute, settings_.precision, cut);
-    memory.deferred = scaled(one, waiting * w.samples);
-  }
+  if (weights_waiting(w.site.shape, 0) > 0)
+    memory.deferred =
+        scaled(deferred_bytes(f.shape, s.recompute, settings_.precision, cut), w.samples);
   memory.workspace = whole_bytes(workspace);
   return memory;
 }

@@ -49,7 +49,7 @@ struct LayerMemory {
   Bytes gradients;
   Bytes optimizer;
   Bytes activations;  // one micro-batch in flight
-  Bytes deferred;     // kept from a backward pass for weight gradients that wait (zero-bubble)
+  Bytes deferred;     // kept for the weight gradients of one micro-batch that wait (zero-bubble)
   Bytes workspace;    // short-lived; a stage needs the largest of its layers', not the sum
 
   Bytes states() const { return weights + gradients + optimizer; }

@@ -245,6 +245,11 @@ Seconds pipeline_time(const PipelineShape& shape, Stages stages) {
   internal_failure("a schedule without a time", std::source_location::current());
 }
 
+int weights_waiting(const PipelineShape& shape, int stage) {
+  if (shape.schedule != ScheduleKind::zero_bubble || shape.stages == 1) return 0;
+  return std::min(stage + 1, shape.micro_batches);
+}
+
 double in_flight(const PipelineShape& shape, int stage) {
   const int p = shape.stages, m = shape.micro_batches, v = shape.chunks;
   const int to_last = p - 1 - stage;

@@ -70,5 +70,8 @@ Seconds pipeline_time(const PipelineShape& shape, std::span<const StageTimes> st
 // The most micro-batches whose activations a stage holds at once, in micro-batches of the whole
 // stage (an interleaved stage's chunk counts 1/chunks).
 double in_flight(const PipelineShape& shape, int stage);
+// The most micro-batches whose weight gradients wait at once: backward by input runs ahead of them,
+// the further the later the stage. None where backward is one piece.
+int weights_waiting(const PipelineShape& shape, int stage);
 
 }  // namespace braid

@@ -38,7 +38,7 @@ struct StagePrediction {
   StageTimes times;
   LayerTime terms;          // summed over the layers; one micro-batch, and once an iteration
   double redistribute = 0;  // between layers of different layout, one micro-batch, both ways
-  LayerMemory memory;       // summed over the layers; activations of one micro-batch
+  LayerMemory memory;       // summed over the layers; activations of one micro-batch, all deferred
   double in_flight = 1;     // micro-batches whose activations are held at once
   Bytes messages;           // to neighbouring stages that have not left yet
   Bytes slack;              // what the allocator reserves beyond activations and workspace

@@ -44,6 +44,7 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
   p.times.update = Seconds(p.terms.once_update());
   if (!site.last()) p.times.transfer = cost.transfer(type_at(plan.model, ids.back()), site);
   p.in_flight = in_flight(plan.shape, stage);
+  p.memory.deferred = weights_waiting(plan.shape, stage) * p.memory.deferred;
   p.overhead = cost.stage_overhead(site);
   p.messages = cost.messages(site);
   const Bytes in_use = p.memory.states() + scaled(p.memory.activations, p.in_flight) +

@@ -332,6 +332,7 @@ void mpi_abort(int status) {
   // Open MPI has been seen to hang in here when other ranks were leaving at that moment.
   constexpr unsigned kSecondsToAbort = 10;
   alarm(kSecondsToAbort);
+  if (the_engine() != nullptr) the_engine()->stop_helping();
   if (initialized != 0) MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }

@@ -246,14 +246,17 @@ class Engine {
   Engine(Settings settings, bool threads) : settings_(settings) {
     if (threads) helper_ = std::jthread([this](const std::stop_token& stop) { help(stop); });
   }
-  ~Engine() {
+  ~Engine() { stop_helping(); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // From here on this thread alone calls MPI.
+  void stop_helping() {
     if (!helper_.joinable()) return;
     helper_.request_stop();
     work_.notify_all();
     helper_.join();
   }
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
 
   const Settings& settings() const { return settings_; }
 

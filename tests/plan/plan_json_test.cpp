@@ -118,7 +118,8 @@ TEST(PlanJson, KnowsEveryTermOfAPrediction) {
   EXPECT_EQ(kStageTimeFields.size() * 8, sizeof(StageTimes));
   EXPECT_EQ(kTimeTermFields.size() * 8, sizeof(LayerTime));
   EXPECT_EQ(kMemoryFields.size() * 8, sizeof(LayerMemory));
-  constexpr std::size_t kOwn = 6;  // redistribute, in_flight, slack, overhead, peak, budget
+  // redistribute, in_flight, messages, slack, overhead, peak, budget
+  constexpr std::size_t kOwn = 7;
   EXPECT_EQ(sizeof(StageTimes) + sizeof(LayerTime) + sizeof(LayerMemory) + kOwn * 8,
             sizeof(StagePrediction));
 }
