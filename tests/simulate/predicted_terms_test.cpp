@@ -25,7 +25,7 @@ StagePrediction told_apart(double transfer) {
                  Seconds(t.backward_input() + stage.redistribute / 2),
                  Seconds(t.backward_weight()),
                  Seconds(t.once_reduce()),
-                 Seconds(t.update),
+                 Seconds(t.once_update()),
                  Seconds(transfer)};
   return stage;
 }
