@@ -69,7 +69,7 @@ int run_hardware(const HardwareFlags& flags, const std::optional<comm::Launch>& 
 
 Bytes read_largest_message(const std::string& text) {
   const Bytes largest = parse_bytes(text, "--max-message");
-  constexpr Bytes kLeast(64 * 1024);
+  constexpr Bytes kLeast(std::int64_t{64} * 1024);
   if (largest < kLeast)
     throw Error({.what = fmt::format("messages of at most {} say nothing about bandwidth",
                                      format_bytes(largest)),
