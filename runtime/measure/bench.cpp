@@ -39,7 +39,7 @@ Timing robust(std::vector<double> seconds) {
 
 std::string broadcast_text(const std::string& text, comm::Group& world, c10::Device device) {
   if (world.size() == 1) return text;
-  const auto send = [&](at::Tensor words) {
+  const auto send = [&](const at::Tensor& words) {
     at::Tensor there = words.to(device);
     world.broadcast(parallel::buffer_of(there), 0, "broadcast text").wait();
     return there.to(at::kCPU);
@@ -136,6 +136,7 @@ std::vector<double> Bench::time_parts(const std::function<std::vector<double>()>
   const double left = options_.enough_seconds / std::max(each, 1e-9) - options_.least_repetitions;
   for (int i = 0; i < std::clamp(static_cast<int>(left), 0, most); ++i) once();
   std::vector<double> medians;
+  medians.reserve(parts.size());
   for (const std::vector<double>& part : parts) {
     const Timing timing = robust(part);
     medians.push_back(timing.seconds);
@@ -148,6 +149,7 @@ Noise Bench::noise() const {
   Noise noise;
   if (spreads_.empty()) return noise;
   std::vector<double> values;
+  values.reserve(spreads_.size());
   for (const auto& [spread, key] : spreads_) values.push_back(spread);
   std::ranges::sort(values);
   const auto& worst = *std::ranges::max_element(spreads_);
