@@ -16,31 +16,31 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 braid=${BRAID:-build/braid}
 launch=${LAUNCH:-mpirun --allow-run-as-root --oversubscribe --bind-to none}
 
-# measure_and_compare RANKS BACKEND MODEL BATCH MORE OUT FLAGS...
+# measure_and_compare RANKS BACKEND MODEL BATCH MORE OUT STEPS LARGEST FLAGS...
 measure_and_compare() {
-  local ranks=$1 backend=$2 model=$3 batch=$4 more=$5 out=$6
-  shift 6
+  local ranks=$1 backend=$2 model=$3 batch=$4 more=$5 out=$6 steps=$7 largest=$8
+  shift 8
   mkdir -p "$out"
   # shellcheck disable=SC2086
   if [ ! -e "$out/profile.json" ]; then
     $launch -np "$ranks" "$braid" profile model --backend "$backend" --model "$model" \
-      --global-batch "$batch" "$@" --out "$out/profile.json" | tee "$out/profile.txt"
+      --global-batch "$batch" --max-message "$largest" "$@" --out "$out/profile.json" | tee "$out/profile.txt"
   fi
   # shellcheck disable=SC2086
   $launch -np "$ranks" "$braid" compare --backend "$backend" --profile "$out/profile.json" \
-    --global-batch "$batch" "$@" --more "$more" --steps 4 --warmup 1 --timeout 30 \
+    --global-batch "$batch" "$@" --more "$more" --steps "$steps" --warmup 1 --timeout 30 \
     --out "$out/results.json" --markdown "$out/table.md"
 }
 
 case ${1:-} in
   cpu)
     export OMP_NUM_THREADS=2
-    measure_and_compare 8 mpi configs/examples/llama-30m.json 8 18 "${2:?OUT}"
+    measure_and_compare 8 mpi configs/examples/llama-30m.json 8 18 "${2:?OUT}" 3 32MiB
     ;;
   gpu)
     export OMP_NUM_THREADS=1
     measure_and_compare "${2:?RANKS}" nccl configs/examples/llama-1b.json 8 "${5:-10}" \
-      "${4:?OUT}" --memory "${3:?MEMORY}"
+      "${4:?OUT}" 4 1GiB --memory "${3:?MEMORY}"
     ;;
   *)
     sed -n '2,/^set/p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//; /^set/d'
