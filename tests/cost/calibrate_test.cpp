@@ -40,6 +40,7 @@ const std::vector<Step> kSteps = {
 
 std::vector<CalibrationCase> cases_of(const Correction& truth) {
   std::vector<CalibrationCase> cases;
+  cases.reserve(kSteps.size());
   for (const Step& step : kSteps)
     cases.push_back({.measured = Seconds(step.time(truth)),
                      .price = [step](const Correction& c) { return Seconds(step.time(c)); }});
