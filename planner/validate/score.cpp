@@ -1,0 +1,157 @@
+#include "planner/validate/score.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "planner/core/error.h"
+#include "planner/validate/complete.h"
+
+namespace braid {
+namespace {
+
+// Seconds of an iteration, however the source writes them.
+std::optional<double> measured_seconds(const MeasuredRun& run, const ModelShape& model,
+                                       const Split& split) {
+  const double samples = static_cast<double>(split.micro_batch) * split.micro_batches * split.dp;
+  if (run.seconds) return run.seconds;
+  if (run.tokens) return samples * model.seq / (*run.tokens * run.gpus);
+  if (run.samples) return samples / *run.samples;
+  return std::nullopt;
+}
+
+class RunPricer {
+ public:
+  RunPricer(const MeasuredRun& run, const Setup& setup, Pricing& pricing)
+      : run_(run), setup_(setup), pricing_(pricing) {}
+
+  void price_all() {
+    const ModelShape model = shape_of(run_);
+    if (run_.activation_share) {
+      add("activations", share_of_plain(model), *run_.activation_share, false);
+      return;
+    }
+    const Split split = complete(run_, model, setup_);
+    if (const auto seconds = measured_seconds(run_, model, split)) {
+      add("seconds", price(model, split, setup_).seconds, *seconds, true);
+      return;
+    }
+    // The first stage keeps the most activations; states are those of a stage without a table.
+    const RunMemory memory = memory_of(model, split, setup_, 0);
+    const int middle = static_cast<int>(split.stages.size()) / 2;
+    if (run_.states) add("states", memory_of(model, split, setup_, middle).states, *run_.states, false);
+    if (run_.activations) add("activations", memory.activations, *run_.activations, false);
+    if (run_.peak) add("peak", memory.total(), *run_.peak, false);
+  }
+
+ private:
+  void add(std::string what, double predicted, double measured, bool rankable) {
+    pricing_.figures.push_back({&run_, std::move(what), {predicted, measured}, rankable});
+  }
+
+  // Korthikanti's figure 7: of what tensor parallelism alone keeps for a block, in percent.
+  double share_of_plain(const ModelShape& model) const {
+    MeasuredRun plain = run_, asked = run_;
+    plain.recompute = "none";
+    for (MeasuredRun* one : {&plain, &asked}) {
+      one->tp = 8;
+      one->pp = one->dp = one->micro_batch = one->global_batch = 1;
+      one->gpus = 8;
+    }
+    const auto kept = [&](const MeasuredRun& run) {
+      return memory_of(model, complete(run, model, setup_), setup_, 0).activations;
+    };
+    return 100 * kept(asked) / kept(plain);
+  }
+
+  const MeasuredRun& run_;
+  const Setup& setup_;
+  Pricing& pricing_;
+};
+
+using GroupKey = std::tuple<std::string, std::string, int, int, int, int, int, int>;
+
+GroupKey group_of(const MeasuredRun& run) {
+  return {run.model, run.gpu, run.hidden, run.layers, run.heads, run.seq, run.gpus,
+          run.global_batch};
+}
+
+struct Group {
+  std::vector<Outturn> pairs;
+  std::vector<double> measured;
+};
+
+void rank(const std::map<GroupKey, Group>& groups, SetScore& score) {
+  double ranked = 0, correlation = 0;
+  double chosen = 0, excess = 0;
+  for (const auto& [key, group] : groups) {
+    const auto size = static_cast<double>(group.pairs.size());
+    if (group.pairs.size() < 2) continue;
+    const auto pick = std::ranges::min_element(group.pairs, {}, &Outturn::predicted);
+    excess += regret_of(group.measured, static_cast<std::size_t>(pick - group.pairs.begin())).excess;
+    ++chosen;
+    if (group.pairs.size() < 3) continue;
+    if (const auto one = spearman(group.pairs)) {
+      correlation += size * *one;
+      ranked += size;
+    }
+  }
+  if (ranked > 0) score.spearman = correlation / ranked;
+  if (chosen > 0) score.regret = excess / chosen;
+}
+
+}  // namespace
+
+Pricing price_runs(std::span<const MeasuredRun> runs, const std::vector<Setup>& setups) {
+  Pricing pricing;
+  for (const MeasuredRun& run : runs) {
+    if (run.failed) continue;
+    const Setup* setup = setup_of(setups, run);
+    if (setup == nullptr) {
+      pricing.unpriced.push_back({&run, "no setup is described for its set and device"});
+      continue;
+    }
+    try {
+      RunPricer(run, *setup, pricing).price_all();
+    } catch (const Error& error) {
+      pricing.unpriced.push_back({&run, error.mistake().what});
+    }
+  }
+  return pricing;
+}
+
+std::vector<SetScore> score(const Pricing& pricing) {
+  std::vector<std::string> order;
+  const auto note = [&order](const std::string& set) {
+    if (std::ranges::find(order, set) == order.end()) order.push_back(set);
+  };
+  for (const PricedFigure& figure : pricing.figures) note(figure.run->set);
+  for (const UnpricedRun& run : pricing.unpriced) note(run.run->set);
+  std::vector<SetScore> scores;
+  for (const std::string& set : order) {
+    SetScore one{.set = set};
+    std::vector<Outturn> pairs;
+    std::map<GroupKey, Group> groups;
+    const MeasuredRun* last = nullptr;
+    for (const PricedFigure& figure : pricing.figures) {
+      if (figure.run->set != set) continue;
+      pairs.push_back(figure.outturn);
+      if (figure.run != last) ++one.rows;
+      last = figure.run;
+      if (!figure.rankable) continue;
+      Group& group = groups[group_of(*figure.run)];
+      group.pairs.push_back(figure.outturn);
+      group.measured.push_back(figure.outturn.measured);
+    }
+    one.unpriced = static_cast<int>(std::ranges::count_if(
+        pricing.unpriced, [&](const UnpricedRun& run) { return run.run->set == set; }));
+    one.error = mean_absolute_error(pairs).value_or(0);
+    rank(groups, one);
+    scores.push_back(one);
+  }
+  return scores;
+}
+
+}  // namespace braid

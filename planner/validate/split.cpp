@@ -1,0 +1,346 @@
+#include "planner/validate/split.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/cost/pipeline.h"
+#include "planner/simulate/simulator.h"
+
+namespace braid {
+namespace {
+
+constexpr double kHalf = 2;  // bytes of an activation
+
+// The larger of two, rounded where they come close: launches and kernels that take turns at being
+// late cost more than either alone.
+double slower_of(double a, double b, double sharpness) {
+  const double most = std::max(a, b), least = std::min(a, b);
+  if (least <= 0) return most;
+  return most * std::pow(1 + std::pow(least / most, sharpness), 1 / sharpness);
+}
+
+struct Group {
+  int size = 1, stride = 1;
+};
+
+class Pricer {
+ public:
+  Pricer(const ModelShape& model, const Split& split, const Setup& setup)
+      : model_(model), split_(split), setup_(setup), program_(setup.program) {}
+
+  RunPrediction price() const {
+    std::vector<StageTimes> times;
+    RunPrediction sum;
+    for (int i = 0; i < static_cast<int>(split_.stages.size()); ++i)
+      times.push_back(stage(i, sum));
+    PipelineShape shape;
+    shape.schedule = split_.interleave > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+    shape.stages = static_cast<int>(split_.stages.size());
+    shape.micro_batches = split_.micro_batches;
+    shape.chunks = split_.interleave;
+    if (!schedulable(shape)) {
+      shape.schedule = ScheduleKind::one_f_one_b;
+      shape.chunks = 1;
+    }
+    sum.seconds = simulate(shape, times).iteration.value() + program_.iteration;
+    return sum;
+  }
+
+  double stage_seconds(int index) const {
+    RunPrediction ignored;
+    const StageTimes t = stage(index, ignored);
+    return (t.forward + t.backward_input + t.backward_weight).value();
+  }
+
+ private:
+  const DeviceModel& device(int stage) const {
+    // The slowest of the devices that the stage has.
+    const int first = split_.devices_before(stage);
+    const int count = split_.stages[static_cast<std::size_t>(stage)].tp * split_.cp * split_.dp;
+    const DeviceModel* slowest = nullptr;
+    for (int node = first / setup_.fabric.node_width;
+         node <= (first + count - 1) / setup_.fabric.node_width; ++node) {
+      const auto index = std::min(static_cast<std::size_t>(node), setup_.devices.size() - 1);
+      const DeviceModel& candidate = setup_.devices[index];
+      if (slowest == nullptr || candidate.peak * candidate.gemm < slowest->peak * slowest->gemm)
+        slowest = &candidate;
+    }
+    return *slowest;
+  }
+
+  // Bytes/s of a ring through a group: inside a node its links, across nodes the cards of all the
+  // members that a node has.
+  double ring(Group group) const {
+    const Fabric& fabric = setup_.fabric;
+    const bool inside = group.size * group.stride <= fabric.node_width;
+    if (inside) return fabric.shared ? fabric.inside * 2 / group.size : fabric.inside;
+    const double members =
+        std::clamp(static_cast<double>(fabric.node_width) / group.stride, 1.0,
+                   static_cast<double>(group.size));
+    return std::min(fabric.inside, fabric.card * members);
+  }
+  double latency(Group group) const {
+    const bool inside = group.size * group.stride <= setup_.fabric.node_width;
+    return inside ? setup_.fabric.inside_latency : setup_.fabric.card_latency;
+  }
+  double all_reduce(double bytes, Group group) const {
+    if (group.size == 1) return 0;
+    return latency(group) + 2.0 * (group.size - 1) / group.size * bytes / ring(group);
+  }
+  double all_gather(double bytes, Group group) const {
+    if (group.size == 1) return 0;
+    return latency(group) + 1.0 * (group.size - 1) / group.size * bytes / ring(group);
+  }
+
+  struct Passes {
+    double forward = 0, backward = 0;
+    double host_forward = 0, host_backward = 0;
+    double tensor_forward = 0, tensor_backward = 0;
+    double scores_forward = 0;  // attention's own part, which selective recomputation repeats
+  };
+
+  Passes block(const Block& b, int tp, const DeviceModel& device) const {
+    const double samples = split_.micro_batch * b.windows;
+    const double tokens = samples * b.seq / split_.cp;
+    const double h = b.hidden;
+    const double kv = b.kv_heads / b.heads;
+    const bool fp8 = split_.fp8 && device.peak_fp8 > 0;
+    Passes p;
+    const auto linear = [&](double n, double k) {
+      p.forward += product_time(device, {tokens, n, k}, fp8);
+      p.backward += product_time(device, {tokens, k, n}, fp8) +
+                    product_time(device, {n, k, tokens}, fp8);
+    };
+    linear(h * (1 + 2 * kv) / tp, h);
+    linear(h, h / tp);
+    linear((b.gated ? 2 : 1) * b.ffn / tp, h);
+    linear(h, b.ffn / tp);
+    attention(b, samples, tp, device, p);
+    const double replicated = split_.sequence_parallel ? 1.0 / tp : 1.0;
+    double per_element = program_.traffic;
+    if (split_.eager) per_element *= program_.eager;
+    if (split_.rowwise) per_element *= program_.rowwise;
+    const double traffic =
+        tokens * h * per_element * (0.55 * replicated + 0.45 * (b.ffn / (4 * h)) / tp);
+    p.forward += streaming_time(device, traffic) + kSmallKernels * device.kernel;
+    p.backward += 1.5 * streaming_time(device, traffic) + 1.6 * kSmallKernels * device.kernel;
+    p.host_forward += program_.host_forward;
+    p.host_backward += program_.host_backward;
+    if (tp > 1) {
+      const double exposed = 1 - program_.tensor_overlap;
+      const double once = all_reduce(tokens * h * kHalf, {tp, 1}) * exposed;
+      p.tensor_forward = p.tensor_backward = 2 * once;
+      p.host_forward += 2 * program_.host_collective;
+      p.host_backward += 2 * program_.host_collective;
+    }
+    if (split_.cp > 1) {
+      // Keys and values once around the ring, and their gradients back, under attention.
+      const double bytes = 2 * kv * h / tp * tokens * split_.cp * kHalf;
+      const double around = all_gather(bytes, {split_.cp, tp});
+      p.tensor_forward += std::max(0.0, around - p.scores_forward);
+      p.tensor_backward += std::max(0.0, 2 * around - 2 * p.scores_forward);
+    }
+    return p;
+  }
+
+  void attention(const Block& b, double samples, int tp, const DeviceModel& device,
+                 Passes& p) const {
+    // A lone head is computed by all tensor ranks.
+    const double heads = std::ceil(b.heads / tp);
+    const double scores = samples * heads * b.seq * b.seq / split_.cp;
+    const double flops = 4 * scores * b.hidden / b.heads;
+    if (split_.flash) {
+      // Causal: half of the scores are never touched. Backward computes them anew. Around a ring of
+      // consecutive pieces the last device has all of its scores to compute.
+      const double uneven = program_.balances_ring ? 1 : 2 - 1.0 / split_.cp;
+      const double forward = uneven * flops / 2 / (device.peak * device.flash) + device.kernel;
+      p.scores_forward = forward;
+      p.forward += forward;
+      p.backward += 2.5 * forward;
+      return;
+    }
+    const double products = flops / (device.peak * device.batched) + 2 * device.kernel;
+    // Megatron-LM's fused softmax wants the heads of a micro-batch in fours.
+    const bool unfused = std::fmod(samples * heads, 4) != 0;
+    const double more = unfused ? program_.unfused_traffic : 0;
+    const double forward = streaming_time(device, scores * (program_.score_traffic + more));
+    const double backward =
+        streaming_time(device, scores * (1.25 * program_.score_traffic + more));
+    p.scores_forward = products + forward;
+    p.forward += products + forward;
+    p.backward += 2 * products + backward;
+    if (unfused) {
+      p.host_forward += program_.host_unfused;
+      p.host_backward += program_.host_unfused;
+    }
+  }
+
+  double vocabulary(int tp) const {
+    if (tp == 1 && !program_.pads_vocabulary) return model_.vocabulary;
+    const double unit = 128.0 * tp;
+    return std::ceil(model_.vocabulary / unit) * unit;
+  }
+
+  Passes head(int tp, const DeviceModel& device) const {
+    Passes p;
+    const double tokens = split_.micro_batch * model_.seq / split_.cp;
+    const double v = vocabulary(tp) / tp;
+    const double loss = streaming_time(device, tokens * v * program_.loss_traffic);
+    p.forward = product_time(device, {tokens, v, model_.hidden}) + loss / 2;
+    p.backward = product_time(device, {tokens, model_.hidden, v}) +
+                 product_time(device, {v, model_.hidden, tokens}) + loss / 2;
+    return p;
+  }
+
+  double parameters(const SplitStage& stage) const {
+    double sum = 0;
+    for (int i = stage.begin; i < stage.end; ++i) {
+      const Item& item = model_.items[static_cast<std::size_t>(i)];
+      if (item.kind == ItemKind::block) sum += item.block.parameters();
+      if (item.kind == ItemKind::embedding || item.kind == ItemKind::head)
+        sum += model_.vocabulary * model_.hidden;
+    }
+    const bool whole = split_.stages.size() == 1;
+    if (whole && model_.tied) sum -= model_.vocabulary * model_.hidden;
+    return sum / stage.tp;
+  }
+
+  StageTimes stage(int index, RunPrediction& sum) const {
+    const SplitStage& s = split_.stages[static_cast<std::size_t>(index)];
+    const DeviceModel& on = device(index);
+    Passes all;
+    double gathers = 0;
+    bool has_head = false;
+    double blocks = 0;
+    Passes last;
+    const Block* known = nullptr;
+    for (int i = s.begin; i < s.end; ++i) {
+      const Item& item = model_.items[static_cast<std::size_t>(i)];
+      if (item.kind == ItemKind::head) has_head = true;
+      if (item.kind != ItemKind::block) continue;
+      if (known == nullptr || *known != item.block) last = block(item.block, s.tp, on);
+      known = &item.block;
+      ++blocks;
+      double again = s.repeated * program_.repeats;
+      if (split_.selective) again += program_.selective_repeats;
+      all.forward += last.forward;
+      all.tensor_forward += last.tensor_forward;
+      all.host_forward += last.host_forward;
+      all.backward += last.backward + again * last.forward;
+      all.tensor_backward += last.tensor_backward + again * last.tensor_forward;
+      all.host_backward += last.host_backward + again * last.host_forward;
+      if (program_.sharded) gathers += all_gather(item.block.parameters() / s.tp * kHalf, replicas(s));
+    }
+    if (has_head && model_.vocabulary > 0) {
+      const Passes p = head(s.tp, on);
+      all.forward += p.forward;
+      all.backward += p.backward;
+    }
+    const double host = index == 0 || has_head ? program_.host_batch : program_.host_stage;
+    all.host_forward += host / 3;
+    all.host_backward += 2 * host / 3;
+
+    StageTimes t;
+    double forward = slower_of(all.forward + all.tensor_forward, all.host_forward, program_.sharpness);
+    double backward = slower_of(all.backward + all.tensor_backward, all.host_backward, program_.sharpness);
+    if (program_.sharded) {
+      // Parameters come in twice, gradients leave once, each under a pass's compute.
+      forward += std::max(0.0, gathers - program_.gather_overlap * all.forward);
+      backward += std::max(0.0, 2 * gathers - program_.gather_overlap * all.backward);
+    }
+    sum.compute = std::max(sum.compute, (all.forward + all.backward) * split_.micro_batches);
+    sum.host = std::max(sum.host, (all.host_forward + all.host_backward) * split_.micro_batches);
+    sum.tensor = std::max(sum.tensor, (all.tensor_forward + all.tensor_backward) * split_.micro_batches);
+    if (index + 1 < static_cast<int>(split_.stages.size())) {
+      const double sent = send(index);
+      t.transfer = Seconds(sent);
+      forward += program_.send_exposed * sent;
+      backward += program_.send_exposed * sent;
+      sum.transfer = std::max(sum.transfer, 2 * sent * split_.micro_batches);
+    }
+    const double owned = parameters(s);
+    double reduce = 0;
+    if (!program_.sharded) {
+      reduce = all_reduce(owned * program_.gradient_bytes, replicas(s));
+      reduce = std::max(reduce * 0.05, reduce - program_.overlap * backward);
+      if (split_.dp * split_.cp == 1) reduce = 0;
+      if (index == 0 || index + 1 == static_cast<int>(split_.stages.size()))
+        reduce += tied_reduction(s);
+    }
+    const double shards = program_.shards_optimizer ? split_.dp * split_.cp : 1;
+    const double update = streaming_time(on, owned / shards * program_.optimizer_bytes);
+    t.forward = Seconds(forward);
+    t.backward_input = Seconds(backward / 2);
+    t.backward_weight = Seconds(backward / 2);
+    t.reduce = Seconds(reduce);
+    t.update = Seconds(update);
+    sum.reduce = std::max(sum.reduce, reduce);
+    sum.update = std::max(sum.update, update);
+    return t;
+  }
+
+  Group replicas(const SplitStage& s) const { return {split_.dp * split_.cp, s.tp}; }
+
+  // The hidden state to the next stage: all of it from every tensor rank, or a part from each.
+  double send(int index) const {
+    const SplitStage& s = split_.stages[static_cast<std::size_t>(index)];
+    const Fabric& fabric = setup_.fabric;
+    double width = model_.hidden, seq = model_.seq, windows = 1;
+    for (int i = s.end - 1; i >= s.begin; --i) {
+      const Item& item = model_.items[static_cast<std::size_t>(i)];
+      if (item.kind != ItemKind::block) continue;
+      width = item.block.hidden;
+      seq = item.block.seq;
+      windows = item.block.windows;
+      break;
+    }
+    const double whole = split_.micro_batch * windows * seq / split_.cp * width * kHalf;
+    const double bytes = program_.scatters_sends ? whole / s.tp : whole;
+    const int here = split_.devices_before(index), there = split_.devices_before(index + 1);
+    const bool inside = here / fabric.node_width == there / fabric.node_width;
+    return inside ? fabric.inside_latency + bytes / fabric.point
+                  : fabric.card_latency + bytes / card_share(s);
+  }
+
+  // Bytes/s across nodes for each device of a stage, when all of them send.
+  double card_share(const SplitStage& s) const {
+    const Fabric& fabric = setup_.fabric;
+    const int senders = std::min(fabric.node_width, s.tp * split_.cp * split_.dp);
+    return fabric.card * fabric.node_width / senders;
+  }
+
+  // A table shared by the first and the last stage: its gradients are summed between the two.
+  double tied_reduction(const SplitStage& s) const {
+    if (!model_.tied || model_.vocabulary == 0 || split_.stages.size() == 1) return 0;
+    const double bytes = model_.vocabulary * model_.hidden / s.tp * program_.gradient_bytes;
+    const int devices = split_.devices_before(static_cast<int>(split_.stages.size()));
+    const bool inside = devices <= setup_.fabric.node_width;
+    return inside ? setup_.fabric.inside_latency + bytes / setup_.fabric.point
+                  : setup_.fabric.card_latency + bytes / card_share(s);
+  }
+
+  static constexpr double kSmallKernels = 12;
+
+  const ModelShape& model_;
+  const Split& split_;
+  const Setup& setup_;
+  const Program& program_;
+};
+
+}  // namespace
+
+int Split::devices_before(int stage) const {
+  int devices = 0;
+  for (int i = 0; i < stage; ++i) devices += stages[static_cast<std::size_t>(i)].tp * cp * dp;
+  return devices;
+}
+
+RunPrediction price(const ModelShape& model, const Split& split, const Setup& setup) {
+  return Pricer(model, split, setup).price();
+}
+
+double stage_seconds(const ModelShape& model, const Split& split, const Setup& setup, int stage) {
+  return Pricer(model, split, setup).stage_seconds(stage);
+}
+
+}  // namespace braid
