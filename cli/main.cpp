@@ -111,6 +111,7 @@ int run_program(int argc, char** argv) {
   add_explain(app, run);
   add_check(app, run);
   add_simulate(app, run);
+  add_validate(app, run);
   add_import(app, run);
   add_train(app, run);
   add_compare(app, run);

@@ -23,7 +23,7 @@ constexpr double kUsable = 0.90;
 
 // Blocks spread evenly, the first stages one more where they do not divide; what stands before the
 // first block goes to the first stage, what stands after the last one to the last.
-void cut_evenly(Split& split, const ModelShape& model, int stages, int tp, double repeated) {
+void cut_evenly(RunSplit& split, const ModelShape& model, int stages, int tp, double repeated) {
   const auto first = std::ranges::find(model.items, ItemKind::block, &Item::kind);
   const int before = static_cast<int>(first - model.items.begin());
   const int blocks = model.num_blocks();
@@ -39,11 +39,13 @@ void cut_evenly(Split& split, const ModelShape& model, int stages, int tp, doubl
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
 // What a run says about recomputation and number formats.
-void read_words(const MeasuredRun& run, const Setup& setup, Split& split) {
+void read_words(const MeasuredRun& run, const Setup& setup, RunSplit& split) {
   split.flash = run.flash.value_or(setup.program.flash);
+  split.sharded = setup.program.sharded || has(run.technique, "ZeRO-3");
   // torchtitan's tables of two- to four-dimensional runs are all compiled and in float8, and name
   // only what differs from row to row.
-  const bool table = has(run.technique, "2D") || has(run.technique, "3D") || has(run.technique, "4D");
+  const bool table =
+      has(run.technique, "2D") || has(run.technique, "3D") || has(run.technique, "4D");
   split.fp8 = table || has(run.technique, "fp8");
   split.rowwise = has(run.technique, "rowwise");
   split.eager = !run.technique.empty() && !table && !has(run.technique, "compile");
@@ -53,31 +55,30 @@ void read_words(const MeasuredRun& run, const Setup& setup, Split& split) {
 
 bool repeats_all(const MeasuredRun& run) { return run.recompute == "full"; }
 
-bool fits(const ModelShape& model, const Split& split, const Setup& setup) {
+bool fits(const ModelShape& model, const RunSplit& split, const Setup& setup) {
   for (int i = 0; i < static_cast<int>(split.stages.size()); ++i)
-    if (memory_of(model, split, setup, i).total() > kUsable * setup.devices.front().memory)
-      return false;
+    if (memory_of(model, split, i).total() > kUsable * setup.devices.front().memory) return false;
   return true;
 }
 
-// The least share of repeated blocks, in eighths, with which every stage fits; full where none does.
-void repeat_to_fit(const ModelShape& model, const Setup& setup, Split& split) {
+// The least share of repeated blocks, in eighths, with which every stage fits; full where none
+// does.
+void repeat_to_fit(const ModelShape& model, const Setup& setup, RunSplit& split) {
   for (int i = 0; i < static_cast<int>(split.stages.size()); ++i) {
-    SplitStage& stage = split.stages[static_cast<std::size_t>(i)];
+    RunStage& stage = split.stages[static_cast<std::size_t>(i)];
     for (int eighths = 0; eighths <= 8; ++eighths) {
       stage.repeated = eighths / 8.0;
-      if (memory_of(model, split, setup, i).total() <= kUsable * setup.devices.front().memory)
-        break;
+      if (memory_of(model, split, i).total() <= kUsable * setup.devices.front().memory) break;
     }
   }
 }
 
 struct Best {
-  Split split;
+  RunSplit split;
   double seconds = std::numeric_limits<double>::infinity();
   bool fits = false;
 
-  void offer(const Split& candidate, double price, bool candidate_fits) {
+  void offer(const RunSplit& candidate, double price, bool candidate_fits) {
     if (candidate_fits < fits || (candidate_fits == fits && price >= seconds)) return;
     split = candidate;
     seconds = price;
@@ -87,7 +88,7 @@ struct Best {
 
 // Tries the micro-batches that divide a replica's samples, or the one that is given.
 void try_micro_batches(const MeasuredRun& run, const ModelShape& model, const Setup& setup,
-                       Split split, bool repeat_as_needed, Best& best) {
+                       RunSplit split, bool repeat_as_needed, Best& best) {
   const int samples = run.global_batch / split.dp;
   if (samples < 1) return;
   const int first = std::max(1, run.micro_batch);
@@ -102,7 +103,7 @@ void try_micro_batches(const MeasuredRun& run, const ModelShape& model, const Se
 }
 
 // Cuts between blocks such that the slowest stage is as fast as it can be.
-void cut_for_speed(const ModelShape& model, const Setup& setup, Split& split) {
+void cut_for_speed(const ModelShape& model, const Setup& setup, RunSplit& split) {
   const int stages = static_cast<int>(split.stages.size());
   const int items = static_cast<int>(model.items.size());
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -114,13 +115,13 @@ void cut_for_speed(const ModelShape& model, const Setup& setup, Split& split) {
                             kNever);
   std::vector<int> from(least.size(), 0);
   const auto seconds = [&](int stage, int begin, int end) {
-    Split trial = split;
-    SplitStage& s = trial.stages[static_cast<std::size_t>(stage)];
+    RunSplit trial = split;
+    RunStage& s = trial.stages[static_cast<std::size_t>(stage)];
     s.begin = begin;
     s.end = end;
     for (int eighths = 0; eighths <= 8; ++eighths) {
       s.repeated = eighths / 8.0;
-      if (memory_of(model, trial, setup, stage).total() <= kUsable * setup.devices.front().memory)
+      if (memory_of(model, trial, stage).total() <= kUsable * setup.devices.front().memory)
         return stage_seconds(model, trial, setup, stage);
     }
     return 4 * stage_seconds(model, trial, setup, stage);  // it does not fit: only if nothing does
@@ -141,19 +142,19 @@ void cut_for_speed(const ModelShape& model, const Setup& setup, Split& split) {
   }
   int end = items;
   for (int stage = stages - 1; stage >= 0; --stage) {
-    SplitStage& s = split.stages[static_cast<std::size_t>(stage)];
+    RunStage& s = split.stages[static_cast<std::size_t>(stage)];
     s.end = end;
     s.begin = end = from[cell(stage, end)];
   }
   repeat_to_fit(model, setup, split);
 }
 
-Split search(const MeasuredRun& run, const ModelShape& model, const Setup& setup) {
+RunSplit search(const MeasuredRun& run, const ModelShape& model, const Setup& setup) {
   Best best;
   for (int pp = 1; pp <= run.gpus; pp *= 2) {
     if (pp > model.num_blocks()) break;
     for (int tp = 1; tp * pp <= run.gpus && tp <= setup.fabric.node_width; tp *= 2) {
-      Split split;
+      RunSplit split;
       read_words(run, setup, split);
       split.dp = run.gpus / (tp * pp);
       cut_evenly(split, model, pp, tp, 0);
@@ -173,10 +174,11 @@ int global_batch(const MeasuredRun& run, int dp) {
 
 }  // namespace
 
-Split complete(const MeasuredRun& given, const ModelShape& model, const Setup& setup) {
+RunSplit complete(const MeasuredRun& given, const ModelShape& model, const Setup& setup) {
   MeasuredRun run = given;
+  fill_in_size(run);
   if (!run.stage_gpus.empty()) {
-    Split split;
+    RunSplit split;
     read_words(run, setup, split);
     split.micro_batch = std::max(1, run.micro_batch);
     split.micro_batches = std::max(1, run.global_batch / split.micro_batch);
@@ -189,7 +191,7 @@ Split complete(const MeasuredRun& given, const ModelShape& model, const Setup& s
     if (run.global_batch == 0) fail(run, "its batch is not said", "give gbs");
     return search(run, model, setup);
   }
-  Split split;
+  RunSplit split;
   read_words(run, setup, split);
   const int pp = std::max(1, run.pp);
   split.cp = std::max(1, run.cp);
@@ -214,7 +216,8 @@ Split complete(const MeasuredRun& given, const ModelShape& model, const Setup& s
   Best best;
   try_micro_batches(run, model, setup, split, false, best);
   if (!std::isfinite(best.seconds))
-    fail(run, "the micro-batch does not divide a replica's samples", "give mbs that divides gbs/dp");
+    fail(run, "the micro-batch does not divide a replica's samples",
+         "give mbs that divides gbs/dp");
   return best.split;
 }
 

@@ -7,6 +7,6 @@
 
 namespace braid {
 
-Split complete(const MeasuredRun& run, const ModelShape& model, const Setup& setup);
+RunSplit complete(const MeasuredRun& run, const ModelShape& model, const Setup& setup);
 
 }  // namespace braid

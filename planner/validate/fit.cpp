@@ -126,13 +126,12 @@ void fit(std::vector<Setup>& setups, const Calibration& calibration,
   put(parameters, x);
 }
 
-std::vector<MeasuredRun> runs_for(const Calibration& calibration,
-                                  std::span<const MeasuredRun> runs,
+std::vector<MeasuredRun> runs_for(const Calibration& calibration, std::span<const MeasuredRun> runs,
                                   const std::vector<Setup>& setups) {
   std::vector<MeasuredRun> named;
   for (const MeasuredRun& run : runs) {
     const Setup* setup = setup_of(setups, run);
-    if (setup == nullptr) continue;
+    if (setup == nullptr || setup->set != run.set) continue;
     if (std::ranges::find(calibration.setups, key_of(*setup)) != calibration.setups.end())
       named.push_back(run);
   }

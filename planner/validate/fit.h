@@ -30,8 +30,7 @@ std::vector<Calibration> calibrations();
 // What may be fitted, pointing into `setups`.
 std::vector<Parameter> parameters_of(std::vector<Setup>& setups, const Calibration& calibration);
 // The runs that a calibration is fitted to.
-std::vector<MeasuredRun> runs_for(const Calibration& calibration,
-                                  std::span<const MeasuredRun> runs,
+std::vector<MeasuredRun> runs_for(const Calibration& calibration, std::span<const MeasuredRun> runs,
                                   const std::vector<Setup>& setups);
 
 struct FitOptions {

@@ -10,7 +10,7 @@ constexpr double kStateBytes = 18;
 
 // Korthikanti et al. (2022), table 2: bytes that a block keeps for backward, in units of
 // sequence × batch × hidden.
-double kept(const Block& b, const Split& split, int tp) {
+double kept(const Block& b, const RunSplit& split, int tp) {
   const double t = tp;
   const double scores = split.flash ? 0 : 5 * b.heads * b.seq / (b.hidden * t);
   const double replicated = split.sequence_parallel ? 10 / t : 10;
@@ -20,8 +20,8 @@ double kept(const Block& b, const Split& split, int tp) {
 
 }  // namespace
 
-RunMemory memory_of(const ModelShape& model, const Split& split, const Setup& setup, int stage) {
-  const SplitStage& s = split.stages[static_cast<std::size_t>(stage)];
+RunMemory memory_of(const ModelShape& model, const RunSplit& split, int stage) {
+  const RunStage& s = split.stages[static_cast<std::size_t>(stage)];
   const int stages = static_cast<int>(split.stages.size());
   RunMemory memory;
   double parameters = 0, activations = 0;
@@ -43,7 +43,7 @@ RunMemory memory_of(const ModelShape& model, const Split& split, const Setup& se
     activations += s.repeated * input + (1 - s.repeated) * all;
     if (s.repeated > 0) largest = std::max(largest, all);
   }
-  const double shards = setup.program.sharded ? split.dp * split.cp : 1;
+  const double shards = split.sharded ? split.dp * split.cp : 1;
   memory.states = parameters / s.tp * kStateBytes / shards;
   // One-forward-one-backward holds as many micro-batches as stages follow, itself included;
   // interleaving holds more.

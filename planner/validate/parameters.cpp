@@ -8,20 +8,19 @@ namespace {
 // One fittable figure: where it lies in a setup, what to expect of it and how far it may be off.
 struct Figure {
   const char* name;
-  double DeviceModel::* of_device;
-  double Fabric::* of_fabric;
-  double Program::* of_program;
+  double DeviceModel::*of_device;
+  double Fabric::*of_fabric;
+  double Program::*of_program;
   double expected, spread;
 };
 
-constexpr Figure device(const char* name, double DeviceModel::* at, double expected,
-                        double spread) {
+constexpr Figure device(const char* name, double DeviceModel::*at, double expected, double spread) {
   return {name, at, nullptr, nullptr, expected, spread};
 }
-constexpr Figure fabric(const char* name, double Fabric::* at, double expected, double spread) {
+constexpr Figure fabric(const char* name, double Fabric::*at, double expected, double spread) {
   return {name, nullptr, at, nullptr, expected, spread};
 }
-constexpr Figure program(const char* name, double Program::* at, double expected, double spread) {
+constexpr Figure program(const char* name, double Program::*at, double expected, double spread) {
   return {name, nullptr, nullptr, at, expected, spread};
 }
 
@@ -147,7 +146,7 @@ const std::vector<Known>& known() {
       {{{"amp_homogeneous"}, kNoisy}, &kDeepspeed},
       {{{"amp_het_cluster"}, kNoisy}, &kDeepspeedV100},
       {{{"amp_het_model"}, kNoisy}, &kDeepspeedV100},
-      {{{"aceso_eurosys24", "aceso_eurosys24_mem", "aceso_scale_layers"}, kNoisy}, &kPlanned},
+      {{{"aceso_eurosys24"}, kNoisy}, &kPlanned},
       {{{"aceso_plans_run_by_mist/a100"}, kNoisy}, &kPlanned},
       {{{"aceso_plans_run_by_mist/a10g"}, kNoisy}, &kPlannedPcie},
       {{{"aceso_plans_run_by_mist/l4"}, kNoisy}, &kPlannedPcie},

@@ -35,15 +35,15 @@ struct MeasuredRun {
   std::optional<bool> flash;
 
   // What was measured; empty where it was not.
-  std::optional<double> seconds;     // one iteration
-  std::optional<double> tokens;      // a second and device
-  std::optional<double> samples;     // a second, all devices (Megatron-LM's of several systems)
-  std::optional<double> states;      // bytes of parameters and optimizer of one device
-  std::optional<double> activations; // bytes of one device
+  std::optional<double> seconds;      // one iteration
+  std::optional<double> tokens;       // a second and device
+  std::optional<double> samples;      // a second, all devices (Megatron-LM's of several systems)
+  std::optional<double> states;       // bytes of parameters and optimizer of one device
+  std::optional<double> activations;  // bytes of one device
   std::optional<double> activation_share;  // of plain tensor parallelism's, in percent
-  std::optional<double> peak;        // bytes of one device
+  std::optional<double> peak;              // bytes of one device
   std::vector<MeasuredRank> ranks;
-  bool failed = false;               // it did not run
+  bool failed = false;  // it did not run
 };
 
 // Reads a file {"rows": [...]}; keys that mean nothing to us are left alone.

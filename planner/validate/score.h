@@ -18,7 +18,9 @@ struct PricedFigure {
   const MeasuredRun* run = nullptr;
   std::string what;  // "seconds", "states", …
   Outturn outturn;
-  bool rankable = false;  // a time: its group can be ranked
+  bool rankable = false;        // a time: its group can be ranked
+  double lower = 0, upper = 0;  // of a time
+  double bound = 0;             // of a time
 };
 
 struct UnpricedRun {
@@ -39,10 +41,26 @@ struct SetScore {
   int rows = 0;      // runs that were priced
   int unpriced = 0;  // runs with a figure that was not
   double error = 0;  // mean of |predicted / measured - 1|
+  double most = 0;   // nine of ten figures err by no more
+  int within = 0;    // times inside their interval
+  int times = 0;
+  int below_bound = 0;  // measured faster than the device's peak allows
   // Over groups of equal model, devices and batch; none where no group has enough runs.
   std::optional<double> spearman{};  // mean over groups of three or more, by their sizes
-  std::optional<double> regret{};    // mean excess of what we would pick, over groups of two or more
+  std::optional<double> regret{};  // mean excess of what we would pick, over groups of two or more
 };
 std::vector<SetScore> score(const Pricing& pricing);
+
+// What PyTorch's allocator reserves for what is allocated: what to expect, and what to keep free so
+// that a plan really fits.
+double expected_reserve(double allocated);
+double safe_reserve(double allocated, double device_memory);
+
+struct ReserveScore {
+  int ranks = 0;
+  int under = 0;    // ranks that reserved more than was kept free
+  double over = 0;  // mean of what was kept free beyond, as a fraction
+};
+ReserveScore score_reserves(std::span<const MeasuredRun> runs, const std::vector<Setup>& setups);
 
 }  // namespace braid

@@ -1,8 +1,10 @@
 #include "planner/validate/setup.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "planner/core/error.h"
+#include "planner/validate/fitted.h"
 
 namespace braid {
 namespace {
@@ -25,6 +27,31 @@ Program megatron_deepspeed() {
           .iteration = 2.5e-3};
 }
 
+// Sets measured with the machine and the program of another.
+struct SameSetup {
+  std::string_view set, as;
+};
+constexpr SameSetup kSameSetups[] = {
+    {"korthikanti_fig1_mem", "megatron_sc21_t1"},
+    {"korthikanti_fig7_mem_pct", "megatron_sc21_t1"},
+    {"aceso_eurosys24_mem", "aceso_eurosys24"},
+    {"aceso_scale_layers", "aceso_eurosys24"},
+};
+
+// For a set that nobody described: a setup with such a device, by what the source calls it.
+struct Similar {
+  std::string_view gpu, setup;
+};
+constexpr Similar kSimilar[] = {
+    {"H100", "megatron_h100"},
+    {"H200", "megatron_h100"},
+    {"A100", "megatron_sc21_t1"},
+    {"V100", "aceso_eurosys24"},
+    {"A10G", "aceso_plans_run_by_mist/a10g"},
+    {"L4", "aceso_plans_run_by_mist/l4"},
+    {"T4", "amp_homogeneous"},
+};
+
 std::vector<Setup> describe() {
   std::vector<Setup> setups;
   // One node of eight A100 with NVSwitch. The source's configuration files switch recomputation on,
@@ -44,12 +71,6 @@ std::vector<Setup> describe() {
   Setup selene{.set = "megatron_sc21_t1", .devices = {device("A100")}};
   selene.fabric.card = 20e9;
   setups.push_back(selene);
-  Setup figure1 = selene;
-  figure1.set = "korthikanti_fig1_mem";
-  setups.push_back(figure1);
-  Setup figure7 = selene;
-  figure7.set = "korthikanti_fig7_mem_pct";
-  setups.push_back(figure7);
 
   // DGX H100: NVLink of 450 GB/s, eight 400 Gb/s cards; gradients, parameters and tensor-parallel
   // collectives overlapped.
@@ -98,12 +119,6 @@ std::vector<Setup> describe() {
   Setup aceso{.set = "aceso_eurosys24", .devices = {device("V100")}};
   aceso.fabric = {.inside = 110e9, .card = 1.4e9, .point = 40e9};
   setups.push_back(aceso);
-  Setup aceso_memory = aceso;
-  aceso_memory.set = "aceso_eurosys24_mem";
-  setups.push_back(aceso_memory);
-  Setup aceso_layers = aceso;
-  aceso_layers.set = "aceso_scale_layers";
-  setups.push_back(aceso_layers);
 
   // Mist's machines, on which Aceso's plans were run: A100 (40 GB) on NVSwitch, and Amazon's and
   // Google's nodes of eight A10G and L4 on PCIe.
@@ -133,13 +148,28 @@ std::string key_of(const Setup& setup) {
   return key;
 }
 
-std::vector<Setup> described_setups() { return describe(); }
+std::vector<Setup> described_setups() {
+  std::vector<Setup> setups = describe();
+  apply_fitted(setups);
+  return setups;
+}
 
 const Setup* setup_of(const std::vector<Setup>& setups, const MeasuredRun& run) {
-  const auto found = std::ranges::find_if(setups, [&](const Setup& setup) {
-    return setup.set == run.set && std::string_view(run.gpu).starts_with(setup.gpu);
+  std::string_view set = run.set;
+  for (const SameSetup& same : kSameSetups)
+    if (same.set == set) set = same.as;
+  auto found = std::ranges::find_if(setups, [&](const Setup& setup) {
+    return setup.set == set && std::string_view(run.gpu).starts_with(setup.gpu);
   });
-  return found == setups.end() ? nullptr : &*found;
+  if (found != setups.end()) return &*found;
+  std::string gpu = run.gpu;
+  std::ranges::transform(gpu, gpu.begin(), [](unsigned char c) { return std::toupper(c); });
+  for (const Similar& similar : kSimilar) {
+    if (gpu.find(similar.gpu) == std::string::npos) continue;
+    found = std::ranges::find(setups, similar.setup, key_of);
+    return found == setups.end() ? nullptr : &*found;
+  }
+  return nullptr;
 }
 
 }  // namespace braid

@@ -13,13 +13,13 @@ namespace braid {
 
 // Links of a cluster of equal nodes, as seen by one device.
 struct Fabric {
-  int node_width = 8;        // devices of a node
-  double inside = 230e9;     // bytes/s that a ring inside a node reaches
+  int node_width = 8;             // devices of a node
+  double inside = 230e9;          // bytes/s that a ring inside a node reaches
   double inside_latency = 20e-6;  // of a collective
-  double card = 10e9;        // bytes/s across nodes, one device's share of the node's cards
+  double card = 10e9;             // bytes/s across nodes, one device's share of the node's cards
   double card_latency = 30e-6;
-  double point = 20e9;       // bytes/s of a send inside a node
-  bool shared = false;       // the devices of a node share one bus: `inside` is that of two
+  double point = 20e9;  // bytes/s of a send inside a node
+  bool shared = false;  // the devices of a node share one bus: `inside` is that of two
 };
 
 // How a training program spends its time beyond the arithmetic that all of them share.
@@ -32,7 +32,7 @@ struct Program {
   bool balances_ring = true;       // causal pieces dealt evenly over a context-parallel ring
   bool pads_vocabulary = true;     // to a multiple of 128 on one device too
   double repeats = 1;              // forward passes that "full" recomputation repeats
-  double selective_repeats = 0.1;  // the same of "selective"
+  double selective_repeats = 0;    // the same of "selective"; zero: attention's scores alone
   double eager = 1;                // memory traffic without compilation
   double rowwise = 1;              // and with fp8 scales by row
   double gradient_bytes = 2;       // of one parameter, as reduced
@@ -58,10 +58,11 @@ struct Program {
 
 struct Setup {
   std::string_view set;
-  std::string_view gpu{};  // the start of the runs' gpu, where a set has several kinds
+  std::string_view gpu{};              // the start of the runs' gpu, where a set has several kinds
   std::vector<DeviceModel> devices{};  // by node, the last for all that follow
   Fabric fabric{};
   Program program{};
+  double interval = 0.2;  // nine of ten runs lie within this much of their prediction
 };
 
 // "set" or "set/gpu".
@@ -69,7 +70,8 @@ std::string key_of(const Setup& setup);
 
 // All setups that are described, with the figures fitted for them.
 std::vector<Setup> described_setups();
-// The one for a run; null if nobody described it.
+// The one for a run: of its own set, or of another that used such a device; null where there is
+// none.
 const Setup* setup_of(const std::vector<Setup>& setups, const MeasuredRun& run);
 
 }  // namespace braid

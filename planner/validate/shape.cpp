@@ -21,8 +21,8 @@ struct NamedModel {
 };
 // Sources: Llama 3's model card; Korthikanti et al. (2022), table 3; the GPT sizes of Aceso
 // (EuroSys '24, table 3, sequences of 2,048) and of Mist's benchmark (GPT-3's table 2.1, Llama with
-// the same widths). The layer-scaling runs of Aceso name no width: 1,024 is the one whose arithmetic
-// eight V100 can do at the published rates.
+// the same widths). The layer-scaling runs of Aceso name no width: 1,024 is the one whose
+// arithmetic eight V100 can do at the published rates.
 constexpr std::array kNamed = {
     NamedModel{"torchtitan", "8B", 4096, 32, 32, 8, 14336, 8192, 128256, true},
     NamedModel{"torchtitan", "70B", 8192, 80, 64, 8, 28672, 8192, 128256, true},
@@ -48,10 +48,25 @@ constexpr std::array kNamed = {
 const NamedModel* find_named(const MeasuredRun& run) {
   std::string_view set = run.set;
   if (set == "aceso_eurosys24_mem") set = "aceso_eurosys24";
+  const auto same = [&](const NamedModel& model) { return model.name == run.model; };
   for (const NamedModel& model : kNamed)
-    if (model.set == set && model.name == run.model) return &model;
-  return nullptr;
+    if (model.set == set && same(model)) return &model;
+  // A set that is not known may mean the same models by the same names.
+  const bool says_shape = run.hidden > 0 && run.layers > 0;
+  if (says_shape || run.model.empty()) return nullptr;
+  const auto found = std::ranges::find_if(kNamed, same);
+  return found == kNamed.end() ? nullptr : &*found;
 }
+
+// Aceso, table 3: every GPT size on its own number of V100, batches of 1,024.
+struct NamedSize {
+  std::string_view name;
+  int gpus;
+};
+constexpr int kAcesoBatch = 1024;
+constexpr std::array kAcesoSizes = {NamedSize{"gpt-350M", 1}, NamedSize{"gpt-1.3B", 4},
+                                    NamedSize{"gpt-2.6B", 8}, NamedSize{"gpt-6.7B", 16},
+                                    NamedSize{"gpt-13B", 32}};
 
 ModelShape decoder(const Block& block, int layers, double vocabulary) {
   ModelShape shape{.vocabulary = vocabulary, .hidden = block.hidden, .seq = block.seq};
@@ -82,12 +97,8 @@ ModelShape amp_transgan(const MeasuredRun& run) {
   ModelShape shape{.hidden = h, .seq = 81};
   shape.items.resize(kItems);
   const Block wide{.hidden = h, .ffn = 4 * h, .heads = 1, .kv_heads = 1, .seq = 81};
-  const Block narrow{.hidden = h / 64,
-                     .ffn = h / 16,
-                     .heads = 1,
-                     .kv_heads = 1,
-                     .seq = 324,
-                     .windows = 256};
+  const Block narrow{
+      .hidden = h / 64, .ffn = h / 16, .heads = 1, .kv_heads = 1, .seq = 324, .windows = 256};
   for (int i = 0; i < kDepth; ++i) {
     shape.items[static_cast<std::size_t>(kWide + i)] = {ItemKind::block, wide};
     shape.items[static_cast<std::size_t>(kNarrow + i)] = {ItemKind::block, narrow};
@@ -96,6 +107,14 @@ ModelShape amp_transgan(const MeasuredRun& run) {
 }
 
 }  // namespace
+
+void fill_in_size(MeasuredRun& run) {
+  if (!run.set.starts_with("aceso_eurosys24")) return;
+  const auto found = std::ranges::find(kAcesoSizes, run.model, &NamedSize::name);
+  if (found == kAcesoSizes.end()) return;
+  if (run.gpus == 0) run.gpus = found->gpus;
+  if (run.global_batch == 0) run.global_batch = kAcesoBatch;
+}
 
 double Block::parameters() const {
   const double attention = hidden * hidden * (2 + 2 * kv_heads / heads);

@@ -41,4 +41,7 @@ struct ModelShape {
 // From the run's own figures, or from its model's name. Throws where neither says it.
 ModelShape shape_of(const MeasuredRun& run);
 
+// Devices and batch, where a source gives them once for a model.
+void fill_in_size(MeasuredRun& run);
+
 }  // namespace braid

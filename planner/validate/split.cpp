@@ -25,14 +25,13 @@ struct Group {
 
 class Pricer {
  public:
-  Pricer(const ModelShape& model, const Split& split, const Setup& setup)
+  Pricer(const ModelShape& model, const RunSplit& split, const Setup& setup)
       : model_(model), split_(split), setup_(setup), program_(setup.program) {}
 
   RunPrediction price() const {
     std::vector<StageTimes> times;
     RunPrediction sum;
-    for (int i = 0; i < static_cast<int>(split_.stages.size()); ++i)
-      times.push_back(stage(i, sum));
+    for (int i = 0; i < static_cast<int>(split_.stages.size()); ++i) times.push_back(stage(i, sum));
     PipelineShape shape;
     shape.schedule = split_.interleave > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
     shape.stages = static_cast<int>(split_.stages.size());
@@ -43,6 +42,9 @@ class Pricer {
       shape.chunks = 1;
     }
     sum.seconds = simulate(shape, times).iteration.value() + program_.iteration;
+    sum.lower = sum.seconds * (1 - setup_.interval);
+    sum.upper = sum.seconds * (1 + setup_.interval);
+    sum.bound = bound();
     return sum;
   }
 
@@ -53,6 +55,28 @@ class Pricer {
   }
 
  private:
+  // Forward and both gradients of all products, once, spread over all devices at their peaks.
+  double bound() const {
+    double flops = 6 * model_.vocabulary * model_.hidden * model_.seq;
+    for (const Item& item : model_.items) {
+      if (item.kind != ItemKind::block) continue;
+      const Block& b = item.block;
+      const double tokens = b.seq * b.windows;
+      // Causal attention needs half of the scores.
+      flops += 6 * b.parameters() * tokens + 6 * tokens * b.seq * b.hidden;
+    }
+    const double samples =
+        static_cast<double>(split_.micro_batch) * split_.micro_batches * split_.dp;
+    double rate = 0;
+    for (int i = 0; i < static_cast<int>(split_.stages.size()); ++i) {
+      const DeviceModel& on = device(i);
+      const RunStage& s = split_.stages[static_cast<std::size_t>(i)];
+      rate +=
+          s.tp * split_.cp * split_.dp * (split_.fp8 ? std::max(on.peak, on.peak_fp8) : on.peak);
+    }
+    return flops * samples / rate;
+  }
+
   const DeviceModel& device(int stage) const {
     // The slowest of the devices that the stage has.
     const int first = split_.devices_before(stage);
@@ -74,9 +98,8 @@ class Pricer {
     const Fabric& fabric = setup_.fabric;
     const bool inside = group.size * group.stride <= fabric.node_width;
     if (inside) return fabric.shared ? fabric.inside * 2 / group.size : fabric.inside;
-    const double members =
-        std::clamp(static_cast<double>(fabric.node_width) / group.stride, 1.0,
-                   static_cast<double>(group.size));
+    const double members = std::clamp(static_cast<double>(fabric.node_width) / group.stride, 1.0,
+                                      static_cast<double>(group.size));
     return std::min(fabric.inside, fabric.card * members);
   }
   double latency(Group group) const {
@@ -108,8 +131,8 @@ class Pricer {
     Passes p;
     const auto linear = [&](double n, double k) {
       p.forward += product_time(device, {tokens, n, k}, fp8);
-      p.backward += product_time(device, {tokens, k, n}, fp8) +
-                    product_time(device, {n, k, tokens}, fp8);
+      p.backward +=
+          product_time(device, {tokens, k, n}, fp8) + product_time(device, {n, k, tokens}, fp8);
     };
     linear(h * (1 + 2 * kv) / tp, h);
     linear(h, h / tp);
@@ -164,8 +187,7 @@ class Pricer {
     const bool unfused = std::fmod(samples * heads, 4) != 0;
     const double more = unfused ? program_.unfused_traffic : 0;
     const double forward = streaming_time(device, scores * (program_.score_traffic + more));
-    const double backward =
-        streaming_time(device, scores * (1.25 * program_.score_traffic + more));
+    const double backward = streaming_time(device, scores * (1.25 * program_.score_traffic + more));
     p.scores_forward = products + forward;
     p.forward += products + forward;
     p.backward += 2 * products + backward;
@@ -192,7 +214,7 @@ class Pricer {
     return p;
   }
 
-  double parameters(const SplitStage& stage) const {
+  double parameters(const RunStage& stage) const {
     double sum = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const Item& item = model_.items[static_cast<std::size_t>(i)];
@@ -206,7 +228,7 @@ class Pricer {
   }
 
   StageTimes stage(int index, RunPrediction& sum) const {
-    const SplitStage& s = split_.stages[static_cast<std::size_t>(index)];
+    const RunStage& s = split_.stages[static_cast<std::size_t>(index)];
     const DeviceModel& on = device(index);
     Passes all;
     double gathers = 0;
@@ -223,13 +245,16 @@ class Pricer {
       ++blocks;
       double again = s.repeated * program_.repeats;
       if (split_.selective) again += program_.selective_repeats;
+      const bool scores_again = split_.selective && program_.selective_repeats == 0;
       all.forward += last.forward;
       all.tensor_forward += last.tensor_forward;
       all.host_forward += last.host_forward;
       all.backward += last.backward + again * last.forward;
+      if (scores_again) all.backward += last.scores_forward;
       all.tensor_backward += last.tensor_backward + again * last.tensor_forward;
       all.host_backward += last.host_backward + again * last.host_forward;
-      if (program_.sharded) gathers += all_gather(item.block.parameters() / s.tp * kHalf, replicas(s));
+      if (split_.sharded)
+        gathers += all_gather(item.block.parameters() / s.tp * kHalf, replicas(s));
     }
     if (has_head && model_.vocabulary > 0) {
       const Passes p = head(s.tp, on);
@@ -241,16 +266,19 @@ class Pricer {
     all.host_backward += 2 * host / 3;
 
     StageTimes t;
-    double forward = slower_of(all.forward + all.tensor_forward, all.host_forward, program_.sharpness);
-    double backward = slower_of(all.backward + all.tensor_backward, all.host_backward, program_.sharpness);
-    if (program_.sharded) {
+    double forward =
+        slower_of(all.forward + all.tensor_forward, all.host_forward, program_.sharpness);
+    double backward =
+        slower_of(all.backward + all.tensor_backward, all.host_backward, program_.sharpness);
+    if (split_.sharded) {
       // Parameters come in twice, gradients leave once, each under a pass's compute.
       forward += std::max(0.0, gathers - program_.gather_overlap * all.forward);
       backward += std::max(0.0, 2 * gathers - program_.gather_overlap * all.backward);
     }
     sum.compute = std::max(sum.compute, (all.forward + all.backward) * split_.micro_batches);
     sum.host = std::max(sum.host, (all.host_forward + all.host_backward) * split_.micro_batches);
-    sum.tensor = std::max(sum.tensor, (all.tensor_forward + all.tensor_backward) * split_.micro_batches);
+    sum.tensor =
+        std::max(sum.tensor, (all.tensor_forward + all.tensor_backward) * split_.micro_batches);
     if (index + 1 < static_cast<int>(split_.stages.size())) {
       const double sent = send(index);
       t.transfer = Seconds(sent);
@@ -260,7 +288,7 @@ class Pricer {
     }
     const double owned = parameters(s);
     double reduce = 0;
-    if (!program_.sharded) {
+    if (!split_.sharded) {
       reduce = all_reduce(owned * program_.gradient_bytes, replicas(s));
       reduce = std::max(reduce * 0.05, reduce - program_.overlap * backward);
       if (split_.dp * split_.cp == 1) reduce = 0;
@@ -279,11 +307,11 @@ class Pricer {
     return t;
   }
 
-  Group replicas(const SplitStage& s) const { return {split_.dp * split_.cp, s.tp}; }
+  Group replicas(const RunStage& s) const { return {split_.dp * split_.cp, s.tp}; }
 
   // The hidden state to the next stage: all of it from every tensor rank, or a part from each.
   double send(int index) const {
-    const SplitStage& s = split_.stages[static_cast<std::size_t>(index)];
+    const RunStage& s = split_.stages[static_cast<std::size_t>(index)];
     const Fabric& fabric = setup_.fabric;
     double width = model_.hidden, seq = model_.seq, windows = 1;
     for (int i = s.end - 1; i >= s.begin; --i) {
@@ -303,14 +331,14 @@ class Pricer {
   }
 
   // Bytes/s across nodes for each device of a stage, when all of them send.
-  double card_share(const SplitStage& s) const {
+  double card_share(const RunStage& s) const {
     const Fabric& fabric = setup_.fabric;
     const int senders = std::min(fabric.node_width, s.tp * split_.cp * split_.dp);
     return fabric.card * fabric.node_width / senders;
   }
 
   // A table shared by the first and the last stage: its gradients are summed between the two.
-  double tied_reduction(const SplitStage& s) const {
+  double tied_reduction(const RunStage& s) const {
     if (!model_.tied || model_.vocabulary == 0 || split_.stages.size() == 1) return 0;
     const double bytes = model_.vocabulary * model_.hidden / s.tp * program_.gradient_bytes;
     const int devices = split_.devices_before(static_cast<int>(split_.stages.size()));
@@ -322,24 +350,25 @@ class Pricer {
   static constexpr double kSmallKernels = 12;
 
   const ModelShape& model_;
-  const Split& split_;
+  const RunSplit& split_;
   const Setup& setup_;
   const Program& program_;
 };
 
 }  // namespace
 
-int Split::devices_before(int stage) const {
+int RunSplit::devices_before(int stage) const {
   int devices = 0;
   for (int i = 0; i < stage; ++i) devices += stages[static_cast<std::size_t>(i)].tp * cp * dp;
   return devices;
 }
 
-RunPrediction price(const ModelShape& model, const Split& split, const Setup& setup) {
+RunPrediction price(const ModelShape& model, const RunSplit& split, const Setup& setup) {
   return Pricer(model, split, setup).price();
 }
 
-double stage_seconds(const ModelShape& model, const Split& split, const Setup& setup, int stage) {
+double stage_seconds(const ModelShape& model, const RunSplit& split, const Setup& setup,
+                     int stage) {
   return Pricer(model, split, setup).stage_seconds(stage);
 }
 

@@ -10,23 +10,24 @@
 
 namespace braid {
 
-struct SplitStage {
-  int begin = 0, end = 0;    // items of the model
+struct RunStage {
+  int begin = 0, end = 0;  // items of the model
   int tp = 1;
-  double repeated = 0;       // share of the blocks whose forward pass is repeated
+  double repeated = 0;  // share of the blocks whose forward pass is repeated
 };
 
-struct Split {
+struct RunSplit {
   int cp = 1, dp = 1;
   int micro_batch = 1;
   int micro_batches = 1;
   int interleave = 1;
   bool sequence_parallel = false;
   bool flash = false;
+  bool sharded = false;               // parameters gathered layer by layer
   bool fp8 = false, rowwise = false;  // a scale for each row instead of one for the tensor
   bool eager = false;                 // not compiled where the program usually is
   bool selective = false;             // some operators are computed twice
-  std::vector<SplitStage> stages;
+  std::vector<RunStage> stages;
 
   int devices_before(int stage) const;
 };
@@ -34,13 +35,14 @@ struct Split {
 // Seconds of one iteration by kind, for the report; the simulator says the total.
 struct RunPrediction {
   double seconds = 0;
-  double compute = 0, host = 0, tensor = 0, transfer = 0, reduce = 0, update = 0, bubble = 0;
+  double compute = 0, host = 0, tensor = 0, transfer = 0, reduce = 0, update = 0;
   double lower = 0, upper = 0;  // where the measured time is expected nine times of ten
+  double bound = 0;             // no device is faster: its arithmetic at its peak
 };
 
-RunPrediction price(const ModelShape& model, const Split& split, const Setup& setup);
+RunPrediction price(const ModelShape& model, const RunSplit& split, const Setup& setup);
 // One micro-batch of one stage, forward and backward.
-double stage_seconds(const ModelShape& model, const Split& split, const Setup& setup, int stage);
+double stage_seconds(const ModelShape& model, const RunSplit& split, const Setup& setup, int stage);
 
 // Bytes of one device of a stage.
 struct RunMemory {
@@ -49,6 +51,6 @@ struct RunMemory {
   double workspace = 0;  // the block computed anew, or the logits
   double total() const { return states + activations + workspace; }
 };
-RunMemory memory_of(const ModelShape& model, const Split& split, const Setup& setup, int stage);
+RunMemory memory_of(const ModelShape& model, const RunSplit& split, int stage);
 
 }  // namespace braid

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ORDER = {
     "planner": ["core", "model", "cluster", "strategy", "profile", "cost", "plan", "simulate",
-                "search", "explain"],
+                "search", "explain", "validate"],
     "runtime": ["comm", "ops", "parallel", "models", "train", "measure"],
 }
 TORCH = ("ATen/", "c10/", "torch/")

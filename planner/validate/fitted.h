@@ -1,0 +1,12 @@
+#pragma once
+// The figures that were fitted, as the last calibration left them.
+
+#include <vector>
+
+#include "planner/validate/setup.h"
+
+namespace braid {
+
+void apply_fitted(std::vector<Setup>& setups);
+
+}  // namespace braid
