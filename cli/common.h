@@ -29,7 +29,8 @@ Enum read_enum(const std::string& text, const std::string& flag, const Enum (&va
   for (const Enum value : values) names.push_back(name_of(value));
   return values[read_choice(text, flag, names)];
 }
-inline constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron};
+inline constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron,
+                                      CostKind::analytic};
 inline constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32};
 
 enum class Format { text, json };

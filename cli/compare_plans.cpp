@@ -90,7 +90,7 @@ class PlanList {
     plan.memory_limit = search.memory_limit;
     plan.gradient_precision = search.gradient_precision;
     plan.profile.reset();
-    if (task_.profile && search.cost != CostKind::roofline) plan.profile = task_.profile->reference;
+    if (task_.profile && uses_profile(search.cost)) plan.profile = task_.profile->reference;
     plan.prediction = price_plan(plan, *cost_);
     return plan;
   }

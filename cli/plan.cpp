@@ -117,7 +117,7 @@ SearchOptions search_options(const PlanFlags& flags) {
   if (!flags.precision.empty())
     options.precision = read_enum(flags.precision, "--precision", kPrecisions);
   options.space = space_options(flags);
-  if (options.cost != CostKind::roofline && flags.task.profile.empty())
+  if (uses_profile(options.cost) && flags.task.profile.empty())
     throw Error({.what = fmt::format("the cost '{}' needs a profile", name_of(options.cost)),
                  .where = "--cost",
                  .fix = "pass --profile FILE, or use --cost roofline"});
@@ -132,7 +132,7 @@ SearchResult run_search(const Task& task, SearchOptions options) {
   SearchResult result =
       search(task.model, task.cluster, task.profile ? &task.profile->profile : nullptr, options);
   std::signal(SIGINT, SIG_DFL);
-  if (task.profile && options.cost != CostKind::roofline) {
+  if (task.profile && uses_profile(options.cost)) {
     if (result.plan) result.plan->profile = task.profile->reference;
     if (result.infeasible) result.infeasible->closest.profile = task.profile->reference;
     for (Alternative& alternative : result.alternatives)

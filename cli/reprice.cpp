@@ -56,7 +56,7 @@ std::filesystem::path path_of(const ProfileReference& reference, const std::stri
   return std::filesystem::path(plan_file).parent_path() / named;
 }
 
-bool needs_profile(const Plan& plan) { return plan.cost != CostKind::roofline; }
+bool needs_profile(const Plan& plan) { return uses_profile(plan.cost); }
 
 }  // namespace
 
@@ -103,7 +103,7 @@ Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile) {
   Plan fresh = plan;
   if (profile) {
     fresh.profile = profile->reference;
-    if (fresh.cost == CostKind::roofline) fresh.cost = CostKind::measured;
+    if (!uses_profile(fresh.cost)) fresh.cost = CostKind::measured;
   }
   const auto cost =
       make_cost_model({.kind = fresh.cost,

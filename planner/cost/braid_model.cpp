@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cost/analytic_layer.h"
+
 namespace braid {
 
 namespace {
@@ -26,7 +28,7 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
       cluster_(cluster),
       profile_(profile),
       settings_(settings),
-      network_(cluster, profile, settings.assumptions.link_efficiency),
+      network_(cluster, profile, settings.assumptions.link_efficiency, settings.analytic),
       slack_(settings.assumptions.allocator_slack) {
   if (profile != nullptr) {
     correction_ = profile->correction.value_or(Correction{});
@@ -90,6 +92,23 @@ int BraidModel::stage_class(const StageSite& site) const {
   return kinds * 2 + (site.last() ? 1 : 0);
 }
 
+// Product by product on a device model.
+BraidModel::Compute BraidModel::analytic(const Facts& f, const Strategy& s, double samples,
+                                         const DeviceType& device) const {
+  const DeviceModel model = device_model_of(device, settings_.precision);
+  const AnalyticTimes t = analytic_layer(model, f.shape, s, samples, settings_.precision);
+  const double whole = f.flops.total().value();
+  const double repeated = whole > 0 ? f.selective.total().value() / whole : 0.0;
+  const double recompute = s.recompute == Recompute::full        ? t.forward
+                           : s.recompute == Recompute::selective ? repeated * t.forward
+                                                                 : 0.0;
+  return {.forward = t.forward,
+          .backward_input = t.backward_input,
+          .backward_weight = t.backward_weight,
+          .recompute = recompute,
+          .attention = t.attention};
+}
+
 BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, double samples,
                                         const DeviceType& device) const {
   const Assumptions& a = settings_.assumptions;
@@ -107,6 +126,7 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
             .recompute = factor * recompute,
             .attention = factor * attention_share * t.forward};
   }
+  if (settings_.analytic) return analytic(f, s, samples, device);
   const double split = static_cast<double>(s.tp) * s.cp;
   const double peak = device.peak(settings_.precision).value();
   const double matmul = samples / split * f.flops.matmul.value() / (peak * a.matmul_efficiency);

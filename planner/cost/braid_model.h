@@ -19,6 +19,7 @@ class BraidModel final : public CostModel {
     Precision precision = Precision::bf16;
     Precision gradient_precision = Precision::fp32;
     Assumptions assumptions;
+    bool analytic = false;  // device and collective models where nothing was measured
   };
   BraidModel(const Model& model, const Cluster& cluster, const Profile* profile,
              const Settings& settings);
@@ -57,6 +58,8 @@ class BraidModel final : public CostModel {
 
   Compute compute(const Facts& facts, const Strategy& strategy, double samples,
                   const DeviceType& device) const;
+  Compute analytic(const Facts& facts, const Strategy& strategy, double samples,
+                   const DeviceType& device) const;
   double parameters(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
   double expert_parameters(const Facts& facts, const Strategy& strategy) const;
   bool has_measured_parameters(const Facts& facts) const;

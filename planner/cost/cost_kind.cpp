@@ -10,6 +10,8 @@ std::string name_of(CostKind kind) {
       return "roofline";
     case CostKind::galvatron:
       return "galvatron";
+    case CostKind::analytic:
+      return "analytic";
   }
   return {};
 }

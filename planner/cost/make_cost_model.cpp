@@ -16,7 +16,7 @@ std::unique_ptr<CostModel> make_cost_model(const CostSettings& settings, const M
                    .where = "--cost",
                    .fix = "pass --profile, or use --cost roofline"});
   };
-  const BraidModel::Settings own{settings.precision, settings.gradient_precision, {}};
+  BraidModel::Settings own{settings.precision, settings.gradient_precision, {}};
   switch (settings.kind) {
     case CostKind::measured:
       need_profile();
@@ -26,6 +26,9 @@ std::unique_ptr<CostModel> make_cost_model(const CostSettings& settings, const M
     case CostKind::galvatron:
       need_profile();
       return std::make_unique<GalvatronModel>(*profile, model, cluster, settings.global_batch);
+    case CostKind::analytic:
+      own.analytic = true;
+      return std::make_unique<BraidModel>(model, cluster, nullptr, own);
   }
   return nullptr;
 }

@@ -8,8 +8,11 @@
 
 namespace braid {
 
-Network::Network(const Cluster& cluster, const Profile* profile, double efficiency)
-    : cluster_(cluster), efficiency_(efficiency), width_(cluster.node_width()) {
+Network::Network(const Cluster& cluster, const Profile* profile, double efficiency, bool modelled)
+    : cluster_(cluster),
+      efficiency_(efficiency),
+      modelled_(modelled),
+      width_(cluster.node_width()) {
   if (profile == nullptr) return;
   std::map<std::tuple<Collective, int, int>, Points> sweeps;
   for (const CollectiveSample& s : profile->collectives)
@@ -81,9 +84,26 @@ const Curve* Network::measured(Collective op, GroupShape group, bool crosses_nod
   return best == nullptr ? nullptr : &best->seconds;
 }
 
+double Network::modelled(CollectiveKind kind, double bytes, GroupShape group,
+                         DeviceSpan where) const {
+  // Links slower than this are PCIe: NVLink's first generation had 80 GB/s.
+  constexpr double kBus = 70e9;
+  const GroupLink l = link(group, where);
+  const GroupLink inside = link({std::min(group.size, width_), 1}, where);
+  const int nodes = l.crosses_nodes ? std::max(1, group.size / l.members_per_node) : 1;
+  return collective_time(kind, bytes,
+                         {.per_node = group.size / nodes,
+                          .nodes = nodes,
+                          .inside = inside.bandwidth,
+                          .across = l.bandwidth,
+                          .across_latency = l.crosses_nodes ? l.latency : 0,
+                          .bus = inside.bandwidth < kBus});
+}
+
 double Network::all_reduce(double bytes, GroupShape group, DeviceSpan where) const {
   if (group.size <= 1 || bytes <= 0) return 0;
   if (const Curve* m = measured(Collective::all_reduce, group, crosses(group))) return (*m)(bytes);
+  if (modelled_) return modelled(CollectiveKind::all_reduce, bytes, group, where);
   return reduce_scatter(bytes, group, where) + all_gather(bytes, group, where);
 }
 
@@ -99,6 +119,7 @@ double Network::all_gather(double bytes, GroupShape group, DeviceSpan where) con
   const bool across = crosses(group);
   if (const Curve* m = measured(Collective::all_gather, group, across)) return (*m)(bytes);
   if (const Curve* m = measured(Collective::all_reduce, group, across)) return (*m)(bytes) / 2;
+  if (modelled_) return modelled(CollectiveKind::all_gather, bytes, group, where);
   const GroupLink l = link(group, where);
   // Rings inside a node, trees between nodes.
   const int nodes = std::max(1, group.size / l.members_per_node);

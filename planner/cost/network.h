@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/cluster/cluster.h"
+#include "planner/cost/collective_model.h"
 #include "planner/profile/fit.h"
 #include "planner/profile/profile.h"
 #include "planner/strategy/mesh.h"
@@ -21,7 +22,8 @@ struct GroupLink {
 
 class Network {
  public:
-  Network(const Cluster& cluster, const Profile* profile, double efficiency);
+  // `modelled`: by algorithm and protocol (collective_model.h) instead of a ring's formula.
+  Network(const Cluster& cluster, const Profile* profile, double efficiency, bool modelled = false);
 
   // Seconds. `bytes` is the whole tensor (the gathered one, the one to reduce).
   double all_reduce(double bytes, GroupShape group, DeviceSpan where) const;
@@ -40,11 +42,13 @@ class Network {
     bool crosses_nodes;
     Curve seconds;  // over bytes
   };
+  double modelled(CollectiveKind kind, double bytes, GroupShape group, DeviceSpan where) const;
   const Curve* measured(Collective op, GroupShape group, bool crosses_nodes) const;
   bool crosses(GroupShape group) const;
 
   const Cluster& cluster_;
   double efficiency_;
+  bool modelled_;
   int width_;  // devices of a node
   std::vector<Measured> measured_;
 };

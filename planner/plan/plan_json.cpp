@@ -21,7 +21,8 @@ constexpr IntRange kBytes{0, std::numeric_limits<std::int64_t>::max()};
 constexpr IntRange kCount{1, std::numeric_limits<int>::max()};
 constexpr IntRange kLayer{0, std::numeric_limits<int>::max()};
 
-constexpr std::array kCosts = {CostKind::measured, CostKind::roofline, CostKind::galvatron};
+constexpr std::array kCosts = {CostKind::measured, CostKind::roofline, CostKind::galvatron,
+                               CostKind::analytic};
 constexpr std::array kPrecisions = {Precision::fp32, Precision::bf16};
 constexpr std::array kSchedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                    ScheduleKind::interleaved, ScheduleKind::zero_bubble};

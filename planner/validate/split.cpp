@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cost/collective_model.h"
 #include "planner/cost/pipeline.h"
 #include "planner/simulate/simulator.h"
 
@@ -92,27 +93,28 @@ class Pricer {
     return *slowest;
   }
 
-  // Bytes/s of a ring through a group: inside a node its links, across nodes the cards of all the
-  // members that a node has.
-  double ring(Group group) const {
+  // Inside a node its links; across nodes the cards of all the members that a node has. What a
+  // collective costs its program beyond the links is the fabric's latency.
+  double collective(CollectiveKind kind, double bytes, Group group) const {
+    if (group.size == 1) return 0;
     const Fabric& fabric = setup_.fabric;
     const bool inside = group.size * group.stride <= fabric.node_width;
-    if (inside) return fabric.shared ? fabric.inside * 2 / group.size : fabric.inside;
-    const double members = std::clamp(static_cast<double>(fabric.node_width) / group.stride, 1.0,
-                                      static_cast<double>(group.size));
-    return std::min(fabric.inside, fabric.card * members);
-  }
-  double latency(Group group) const {
-    const bool inside = group.size * group.stride <= setup_.fabric.node_width;
-    return inside ? setup_.fabric.inside_latency : setup_.fabric.card_latency;
+    const int members =
+        inside ? group.size : std::clamp(fabric.node_width / group.stride, 1, group.size);
+    const double ring = fabric.shared ? fabric.inside * 2 / members : fabric.inside;
+    const double time = collective_time(kind, bytes,
+                                        {.per_node = members,
+                                         .nodes = (group.size + members - 1) / members,
+                                         .inside = ring,
+                                         .across = std::min(fabric.inside, fabric.card * members),
+                                         .bus = fabric.shared});
+    return time + (inside ? fabric.inside_latency : fabric.card_latency);
   }
   double all_reduce(double bytes, Group group) const {
-    if (group.size == 1) return 0;
-    return latency(group) + 2.0 * (group.size - 1) / group.size * bytes / ring(group);
+    return collective(CollectiveKind::all_reduce, bytes, group);
   }
   double all_gather(double bytes, Group group) const {
-    if (group.size == 1) return 0;
-    return latency(group) + 1.0 * (group.size - 1) / group.size * bytes / ring(group);
+    return collective(CollectiveKind::all_gather, bytes, group);
   }
 
   struct Passes {
