@@ -57,7 +57,7 @@ int run_validate(const ValidateFlags& flags) {
                  .fix = "give one of them"});
   const std::vector<MeasuredRun> runs = chosen_runs(flags);
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Setup> setups = described_setups();
+  std::vector<RunSetup> setups = described_setups();
   Pricing pricing;
   std::vector<Fold> dealt;  // keeps the runs that the pricing points to
   if (folds) {

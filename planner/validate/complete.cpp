@@ -39,7 +39,7 @@ void cut_evenly(RunSplit& split, const ModelShape& model, int stages, int tp, do
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
 // What a run says about recomputation and number formats.
-void read_words(const MeasuredRun& run, const Setup& setup, RunSplit& split) {
+void read_words(const MeasuredRun& run, const RunSetup& setup, RunSplit& split) {
   split.flash = run.flash.value_or(setup.program.flash);
   split.sharded = setup.program.sharded || has(run.technique, "ZeRO-3");
   // torchtitan's tables of two- to four-dimensional runs are all compiled and in float8, and name
@@ -55,7 +55,7 @@ void read_words(const MeasuredRun& run, const Setup& setup, RunSplit& split) {
 
 bool repeats_all(const MeasuredRun& run) { return run.recompute == "full"; }
 
-bool fits(const ModelShape& model, const RunSplit& split, const Setup& setup) {
+bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup) {
   for (int i = 0; i < static_cast<int>(split.stages.size()); ++i)
     if (memory_of(model, split, i).total() > kUsable * setup.devices.front().memory) return false;
   return true;
@@ -63,7 +63,7 @@ bool fits(const ModelShape& model, const RunSplit& split, const Setup& setup) {
 
 // The least share of repeated blocks, in eighths, with which every stage fits; full where none
 // does.
-void repeat_to_fit(const ModelShape& model, const Setup& setup, RunSplit& split) {
+void repeat_to_fit(const ModelShape& model, const RunSetup& setup, RunSplit& split) {
   for (int i = 0; i < static_cast<int>(split.stages.size()); ++i) {
     RunStage& stage = split.stages[static_cast<std::size_t>(i)];
     for (int eighths = 0; eighths <= 8; ++eighths) {
@@ -87,7 +87,7 @@ struct Best {
 };
 
 // Tries the micro-batches that divide a replica's samples, or the one that is given.
-void try_micro_batches(const MeasuredRun& run, const ModelShape& model, const Setup& setup,
+void try_micro_batches(const MeasuredRun& run, const ModelShape& model, const RunSetup& setup,
                        RunSplit split, bool repeat_as_needed, Best& best) {
   const int samples = run.global_batch / split.dp;
   if (samples < 1) return;
@@ -103,7 +103,7 @@ void try_micro_batches(const MeasuredRun& run, const ModelShape& model, const Se
 }
 
 // Cuts between blocks such that the slowest stage is as fast as it can be.
-void cut_for_speed(const ModelShape& model, const Setup& setup, RunSplit& split) {
+void cut_for_speed(const ModelShape& model, const RunSetup& setup, RunSplit& split) {
   const int stages = static_cast<int>(split.stages.size());
   const int items = static_cast<int>(model.items.size());
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -149,7 +149,7 @@ void cut_for_speed(const ModelShape& model, const Setup& setup, RunSplit& split)
   repeat_to_fit(model, setup, split);
 }
 
-RunSplit search(const MeasuredRun& run, const ModelShape& model, const Setup& setup) {
+RunSplit search(const MeasuredRun& run, const ModelShape& model, const RunSetup& setup) {
   Best best;
   for (int pp = 1; pp <= run.gpus; pp *= 2) {
     if (pp > model.num_blocks()) break;
@@ -174,7 +174,7 @@ int global_batch(const MeasuredRun& run, int dp) {
 
 }  // namespace
 
-RunSplit complete(const MeasuredRun& given, const ModelShape& model, const Setup& setup) {
+RunSplit complete(const MeasuredRun& given, const ModelShape& model, const RunSetup& setup) {
   MeasuredRun run = given;
   fill_in_size(run);
   if (!run.stage_gpus.empty()) {

@@ -7,6 +7,6 @@
 
 namespace braid {
 
-RunSplit complete(const MeasuredRun& run, const ModelShape& model, const Setup& setup);
+RunSplit complete(const MeasuredRun& run, const ModelShape& model, const RunSetup& setup);
 
 }  // namespace braid

@@ -11,7 +11,8 @@ namespace {
 using Row = std::vector<double>;
 
 // Residuals: log(predicted / measured) for every time, in units of the noise.
-Row residuals(const std::vector<Setup>& setups, std::span<const MeasuredRun> runs, double noise) {
+Row residuals(const std::vector<RunSetup>& setups, std::span<const MeasuredRun> runs,
+              double noise) {
   Row all;
   for (const PricedFigure& figure : price_runs(runs, setups).figures)
     if (figure.rankable)
@@ -63,7 +64,7 @@ bool solve(std::vector<Row> a, Row& b) {
 
 }  // namespace
 
-void fit(std::vector<Setup>& setups, const Calibration& calibration,
+void fit(std::vector<RunSetup>& setups, const Calibration& calibration,
          std::span<const MeasuredRun> all, const FitOptions& options) {
   constexpr double kStep = 1e-3;
   const std::vector<Parameter> parameters = parameters_of(setups, calibration);
@@ -127,10 +128,10 @@ void fit(std::vector<Setup>& setups, const Calibration& calibration,
 }
 
 std::vector<MeasuredRun> runs_for(const Calibration& calibration, std::span<const MeasuredRun> runs,
-                                  const std::vector<Setup>& setups) {
+                                  const std::vector<RunSetup>& setups) {
   std::vector<MeasuredRun> named;
   for (const MeasuredRun& run : runs) {
-    const Setup* setup = setup_of(setups, run);
+    const RunSetup* setup = setup_of(setups, run);
     if (setup == nullptr || setup->set != run.set) continue;
     if (std::ranges::find(calibration.setups, key_of(*setup)) != calibration.setups.end())
       named.push_back(run);

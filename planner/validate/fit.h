@@ -28,10 +28,10 @@ struct Calibration {
 std::vector<Calibration> calibrations();
 
 // What may be fitted, pointing into `setups`.
-std::vector<Parameter> parameters_of(std::vector<Setup>& setups, const Calibration& calibration);
+std::vector<Parameter> parameters_of(std::vector<RunSetup>& setups, const Calibration& calibration);
 // The runs that a calibration is fitted to.
 std::vector<MeasuredRun> runs_for(const Calibration& calibration, std::span<const MeasuredRun> runs,
-                                  const std::vector<Setup>& setups);
+                                  const std::vector<RunSetup>& setups);
 
 struct FitOptions {
   int rounds = 40;
@@ -41,14 +41,14 @@ struct FitOptions {
 // Moves the parameters to where the runs' predictions are closest: Levenberg-Marquardt on the
 // logarithms of the ratios, with residuals beyond the noise weighed down; from the expected values.
 // Takes the runs of its own setups among `runs`. Deterministic.
-void fit(std::vector<Setup>& setups, const Calibration& calibration,
+void fit(std::vector<RunSetup>& setups, const Calibration& calibration,
          std::span<const MeasuredRun> runs, const FitOptions& options = {});
 
 // Fits on all but each fold in turn and predicts the fold: an honest figure from one file. Runs are
 // dealt to folds by id.
 struct Fold {
   std::vector<MeasuredRun> runs{};
-  std::vector<Setup> setups{};  // fitted without them
+  std::vector<RunSetup> setups{};  // fitted without them
 };
 std::vector<Fold> cross_validate(std::span<const MeasuredRun> runs, int folds,
                                  const FitOptions& options = {});

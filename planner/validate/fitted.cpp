@@ -141,7 +141,7 @@ constexpr Interval kIntervals[] = {
 
 }  // namespace
 
-void apply_fitted(std::vector<Setup>& setups) {
+void apply_fitted(std::vector<RunSetup>& setups) {
   for (const Calibration& calibration : calibrations()) {
     for (const Parameter& parameter : parameters_of(setups, calibration)) {
       const auto found = std::ranges::find_if(kFitted, [&](const Fitted& one) {
@@ -151,7 +151,7 @@ void apply_fitted(std::vector<Setup>& setups) {
       for (double* place : parameter.places) *place = found->value;
     }
   }
-  for (Setup& setup : setups)
+  for (RunSetup& setup : setups)
     for (const Interval& interval : kIntervals)
       if (interval.setup == key_of(setup)) setup.interval = interval.fraction;
 }

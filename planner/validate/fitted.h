@@ -7,6 +7,6 @@
 
 namespace braid {
 
-void apply_fitted(std::vector<Setup>& setups);
+void apply_fitted(std::vector<RunSetup>& setups);
 
 }  // namespace braid

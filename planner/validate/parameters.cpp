@@ -155,7 +155,7 @@ const std::vector<Known>& known() {
   return all;
 }
 
-double* place_of(Setup& setup, const Figure& figure, std::size_t which_device) {
+double* place_of(RunSetup& setup, const Figure& figure, std::size_t which_device) {
   if (figure.of_device != nullptr) return &(setup.devices[which_device].*figure.of_device);
   if (figure.of_fabric != nullptr) return &(setup.fabric.*figure.of_fabric);
   return &(setup.program.*figure.of_program);
@@ -169,14 +169,15 @@ std::vector<Calibration> calibrations() {
   return all;
 }
 
-std::vector<Parameter> parameters_of(std::vector<Setup>& setups, const Calibration& calibration) {
+std::vector<Parameter> parameters_of(std::vector<RunSetup>& setups,
+                                     const Calibration& calibration) {
   std::vector<Parameter> parameters;
   for (const Known& one : known()) {
     if (one.calibration.setups != calibration.setups) continue;
     for (const Figure& figure : *one.figures) {
       Parameter parameter{
           .name = figure.name, .expected = figure.expected, .spread = figure.spread};
-      for (Setup& setup : setups) {
+      for (RunSetup& setup : setups) {
         const auto& keys = calibration.setups;
         if (std::ranges::find(keys, key_of(setup)) == keys.end()) continue;
         for (std::size_t i = 0; i < setup.devices.size(); ++i) {

@@ -107,7 +107,7 @@ std::string render_worst(const Pricing& pricing, int count, const RenderOptions&
   return table.text();
 }
 
-std::string render_parameters(std::vector<Setup>& setups) {
+std::string render_parameters(std::vector<RunSetup>& setups) {
   std::string text;
   for (const Calibration& calibration : calibrations())
     for (const Parameter& parameter : parameters_of(setups, calibration))

@@ -25,7 +25,7 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const ModelShape&
 
 class RunPricer {
  public:
-  RunPricer(const MeasuredRun& run, const Setup& setup, Pricing& pricing)
+  RunPricer(const MeasuredRun& run, const RunSetup& setup, Pricing& pricing)
       : run_(run), setup_(setup), pricing_(pricing) {}
 
   void price_all() {
@@ -75,7 +75,7 @@ class RunPricer {
   }
 
   const MeasuredRun& run_;
-  const Setup& setup_;
+  const RunSetup& setup_;
   Pricing& pricing_;
 };
 
@@ -134,10 +134,11 @@ double safe_reserve(double allocated, double device_memory) {
   return std::max(allocated, std::min(kSafeReserve * allocated, kReservable * device_memory));
 }
 
-ReserveScore score_reserves(std::span<const MeasuredRun> runs, const std::vector<Setup>& setups) {
+ReserveScore score_reserves(std::span<const MeasuredRun> runs,
+                            const std::vector<RunSetup>& setups) {
   ReserveScore score;
   for (const MeasuredRun& run : runs) {
-    const Setup* setup = setup_of(setups, run);
+    const RunSetup* setup = setup_of(setups, run);
     if (setup == nullptr) continue;
     for (const MeasuredRank& rank : run.ranks) {
       const double kept = safe_reserve(rank.allocated, setup->devices.front().memory);
@@ -150,11 +151,11 @@ ReserveScore score_reserves(std::span<const MeasuredRun> runs, const std::vector
   return score;
 }
 
-Pricing price_runs(std::span<const MeasuredRun> runs, const std::vector<Setup>& setups) {
+Pricing price_runs(std::span<const MeasuredRun> runs, const std::vector<RunSetup>& setups) {
   Pricing pricing;
   for (const MeasuredRun& run : runs) {
     if (run.failed) continue;
-    const Setup* setup = setup_of(setups, run);
+    const RunSetup* setup = setup_of(setups, run);
     if (setup == nullptr) {
       pricing.unpriced.push_back({&run, "no setup is described for its set and device"});
       continue;

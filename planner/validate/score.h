@@ -34,7 +34,7 @@ struct Pricing {
 };
 
 // Predicts what was measured of each run; runs that did not run at all are left out.
-Pricing price_runs(std::span<const MeasuredRun> runs, const std::vector<Setup>& setups);
+Pricing price_runs(std::span<const MeasuredRun> runs, const std::vector<RunSetup>& setups);
 
 struct SetScore {
   std::string set;
@@ -61,6 +61,6 @@ struct ReserveScore {
   int under = 0;    // ranks that reserved more than was kept free
   double over = 0;  // mean of what was kept free beyond, as a fraction
 };
-ReserveScore score_reserves(std::span<const MeasuredRun> runs, const std::vector<Setup>& setups);
+ReserveScore score_reserves(std::span<const MeasuredRun> runs, const std::vector<RunSetup>& setups);
 
 }  // namespace braid

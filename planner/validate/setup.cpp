@@ -52,29 +52,29 @@ constexpr Similar kSimilar[] = {
     {"T4", "amp_homogeneous"},
 };
 
-std::vector<Setup> describe() {
-  std::vector<Setup> setups;
+std::vector<RunSetup> describe() {
+  std::vector<RunSetup> setups;
   // One node of eight A100 with NVSwitch. The source's configuration files switch recomputation on,
   // but with the forward pass counted twice these runs would exceed what the device can do (295 of
   // 312 TFLOP/s in all products), and without it they agree with the runs on many nodes; so it was
   // off.
-  Setup single{.set = "vtrain_single", .devices = {device("A100")}};
+  RunSetup single{.set = "vtrain_single", .devices = {device("A100")}};
   single.program = megatron_deepspeed();
   single.program.repeats = 0;
   setups.push_back(single);
   // Nodes of eight A100, 800 Gb/s a node.
-  Setup multi{.set = "vtrain_multi", .devices = {device("A100")}};
+  RunSetup multi{.set = "vtrain_multi", .devices = {device("A100")}};
   multi.program = megatron_deepspeed();
   setups.push_back(multi);
 
   // Selene: DGX A100 with eight 200 Gb/s cards.
-  Setup selene{.set = "megatron_sc21_t1", .devices = {device("A100")}};
+  RunSetup selene{.set = "megatron_sc21_t1", .devices = {device("A100")}};
   selene.fabric.card = 20e9;
   setups.push_back(selene);
 
   // DGX H100: NVLink of 450 GB/s, eight 400 Gb/s cards; gradients, parameters and tensor-parallel
   // collectives overlapped.
-  Setup eos{.set = "megatron_h100", .devices = {device("H100")}};
+  RunSetup eos{.set = "megatron_h100", .devices = {device("H100")}};
   eos.fabric = {.inside = 360e9, .inside_latency = 15e-6, .card = 45e9, .point = 200e9};
   eos.program = {.flash = true,
                  .sequence_parallel = true,
@@ -85,7 +85,7 @@ std::vector<Setup> describe() {
   setups.push_back(eos);
 
   // H100 with 96 GB of HBM2e (2.4 TB/s) and 500 W; PyTorch with FSDP2.
-  Setup titan{.set = "torchtitan", .devices = {device("H100")}};
+  RunSetup titan{.set = "torchtitan", .devices = {device("H100")}};
   titan.devices[0].bandwidth = 2400e9;
   titan.devices[0].memory = 96e9;
   titan.fabric = eos.fabric;
@@ -100,41 +100,41 @@ std::vector<Setup> describe() {
   // Amazon's G4dn.12xlarge: four T4 on PCIe, 50 Gb/s a node. P3.8xlarge: four V100 (16 GB) on
   // NVLink, 10 Gb/s a node. DeepSpeed's pipelines with fp16; gradients reduced in fp32.
   const Program deepspeed{.gradient_bytes = 4, .iteration = 0.05};
-  Setup t4{.set = "amp_homogeneous", .devices = {device("T4")}};
+  RunSetup t4{.set = "amp_homogeneous", .devices = {device("T4")}};
   t4.fabric = {.node_width = 4, .inside = 6e9, .card = 1.4e9, .point = 6e9};
   t4.program = deepspeed;
   setups.push_back(t4);
   DeviceModel v100 = device("V100");
   v100.memory = 16.0 * (1 << 30);
-  Setup mixed{.set = "amp_het_cluster", .devices = {v100, v100, v100, device("T4")}};
+  RunSetup mixed{.set = "amp_het_cluster", .devices = {v100, v100, v100, device("T4")}};
   mixed.fabric = {.node_width = 4, .inside = 20e9, .card = 0.28e9, .point = 20e9};
   mixed.program = deepspeed;
   setups.push_back(mixed);
-  Setup gan{.set = "amp_het_model", .devices = {v100}};
+  RunSetup gan{.set = "amp_het_model", .devices = {v100}};
   gan.fabric = mixed.fabric;
   gan.program = deepspeed;
   setups.push_back(gan);
 
   // Aceso's own cluster: V100 (32 GB), eight a node on NVLink, 100 Gb/s a node.
-  Setup aceso{.set = "aceso_eurosys24", .devices = {device("V100")}};
+  RunSetup aceso{.set = "aceso_eurosys24", .devices = {device("V100")}};
   aceso.fabric = {.inside = 110e9, .card = 1.4e9, .point = 40e9};
   setups.push_back(aceso);
 
   // Mist's machines, on which Aceso's plans were run: A100 (40 GB) on NVSwitch, and Amazon's and
   // Google's nodes of eight A10G and L4 on PCIe.
-  Setup a100{.set = "aceso_plans_run_by_mist", .gpu = "a100", .devices = {device("A100")}};
+  RunSetup a100{.set = "aceso_plans_run_by_mist", .gpu = "a100", .devices = {device("A100")}};
   a100.devices[0].memory = 40.0 * (1 << 30);
   a100.devices[0].bandwidth = 1555e9;
   a100.fabric = {.inside = 200e9, .card = 6e9, .point = 100e9};
   setups.push_back(a100);
-  Setup a10g{.set = "aceso_plans_run_by_mist", .gpu = "a10g", .devices = {device("A10G")}};
+  RunSetup a10g{.set = "aceso_plans_run_by_mist", .gpu = "a10g", .devices = {device("A10G")}};
   a10g.fabric = {.inside = 8e9, .card = 1.5e9, .point = 8e9, .shared = true};
   setups.push_back(a10g);
-  Setup aceso_l4{.set = "aceso_plans_run_by_mist", .gpu = "l4", .devices = {device("L4")}};
+  RunSetup aceso_l4{.set = "aceso_plans_run_by_mist", .gpu = "l4", .devices = {device("L4")}};
   aceso_l4.fabric = {.inside = 8e9, .card = 1.5e9, .point = 8e9, .shared = true};
   setups.push_back(aceso_l4);
 
-  Setup l4{.set = "mist_l4", .devices = {device("L4")}};
+  RunSetup l4{.set = "mist_l4", .devices = {device("L4")}};
   l4.fabric = {.inside = 8e9, .card = 1.5e9, .point = 8e9, .shared = true};
   setups.push_back(l4);
   return setups;
@@ -142,23 +142,23 @@ std::vector<Setup> describe() {
 
 }  // namespace
 
-std::string key_of(const Setup& setup) {
+std::string key_of(const RunSetup& setup) {
   std::string key(setup.set);
   if (!setup.gpu.empty()) key.append("/").append(setup.gpu);
   return key;
 }
 
-std::vector<Setup> described_setups() {
-  std::vector<Setup> setups = describe();
+std::vector<RunSetup> described_setups() {
+  std::vector<RunSetup> setups = describe();
   apply_fitted(setups);
   return setups;
 }
 
-const Setup* setup_of(const std::vector<Setup>& setups, const MeasuredRun& run) {
+const RunSetup* setup_of(const std::vector<RunSetup>& setups, const MeasuredRun& run) {
   std::string_view set = run.set;
   for (const SameSetup& same : kSameSetups)
     if (same.set == set) set = same.as;
-  auto found = std::ranges::find_if(setups, [&](const Setup& setup) {
+  auto found = std::ranges::find_if(setups, [&](const RunSetup& setup) {
     return setup.set == set && std::string_view(run.gpu).starts_with(setup.gpu);
   });
   if (found != setups.end()) return &*found;

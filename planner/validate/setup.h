@@ -56,7 +56,7 @@ struct Program {
   double iteration = 0;  // seconds once an iteration
 };
 
-struct Setup {
+struct RunSetup {
   std::string_view set;
   std::string_view gpu{};              // the start of the runs' gpu, where a set has several kinds
   std::vector<DeviceModel> devices{};  // by node, the last for all that follow
@@ -66,12 +66,12 @@ struct Setup {
 };
 
 // "set" or "set/gpu".
-std::string key_of(const Setup& setup);
+std::string key_of(const RunSetup& setup);
 
 // All setups that are described, with the figures fitted for them.
-std::vector<Setup> described_setups();
+std::vector<RunSetup> described_setups();
 // The one for a run: of its own set, or of another that used such a device; null where there is
 // none.
-const Setup* setup_of(const std::vector<Setup>& setups, const MeasuredRun& run);
+const RunSetup* setup_of(const std::vector<RunSetup>& setups, const MeasuredRun& run);
 
 }  // namespace braid

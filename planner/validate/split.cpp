@@ -26,7 +26,7 @@ struct Group {
 
 class Pricer {
  public:
-  Pricer(const ModelShape& model, const RunSplit& split, const Setup& setup)
+  Pricer(const ModelShape& model, const RunSplit& split, const RunSetup& setup)
       : model_(model), split_(split), setup_(setup), program_(setup.program) {}
 
   RunPrediction price() const {
@@ -353,7 +353,7 @@ class Pricer {
 
   const ModelShape& model_;
   const RunSplit& split_;
-  const Setup& setup_;
+  const RunSetup& setup_;
   const Program& program_;
 };
 
@@ -365,11 +365,11 @@ int RunSplit::devices_before(int stage) const {
   return devices;
 }
 
-RunPrediction price(const ModelShape& model, const RunSplit& split, const Setup& setup) {
+RunPrediction price(const ModelShape& model, const RunSplit& split, const RunSetup& setup) {
   return Pricer(model, split, setup).price();
 }
 
-double stage_seconds(const ModelShape& model, const RunSplit& split, const Setup& setup,
+double stage_seconds(const ModelShape& model, const RunSplit& split, const RunSetup& setup,
                      int stage) {
   return Pricer(model, split, setup).stage_seconds(stage);
 }

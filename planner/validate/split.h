@@ -40,9 +40,10 @@ struct RunPrediction {
   double bound = 0;             // no device is faster: its arithmetic at its peak
 };
 
-RunPrediction price(const ModelShape& model, const RunSplit& split, const Setup& setup);
+RunPrediction price(const ModelShape& model, const RunSplit& split, const RunSetup& setup);
 // One micro-batch of one stage, forward and backward.
-double stage_seconds(const ModelShape& model, const RunSplit& split, const Setup& setup, int stage);
+double stage_seconds(const ModelShape& model, const RunSplit& split, const RunSetup& setup,
+                     int stage);
 
 // Bytes of one device of a stage.
 struct RunMemory {
