@@ -138,7 +138,7 @@ struct Known {
 constexpr double kQuiet = 0.01, kNoisy = 0.05;
 
 const std::vector<Known>& known() {
-  static const std::vector<Known> all = {
+  static const std::vector<Known> kAll = {
       {{{"vtrain_single"}, kQuiet}, &kMegatronDeepspeed},
       {{{"vtrain_multi"}, kQuiet}, &kManyNodes},
       {{{"megatron_h100"}, kNoisy}, &kMegatronH100},
@@ -152,7 +152,7 @@ const std::vector<Known>& known() {
       {{{"aceso_plans_run_by_mist/l4"}, kNoisy}, &kPlannedPcie},
       {{{"mist_l4"}, kNoisy}, &kPlannedPcie},
   };
-  return all;
+  return kAll;
 }
 
 double* place_of(RunSetup& setup, const Figure& figure, std::size_t which_device) {

@@ -92,16 +92,16 @@ ModelShape amp_gpt2(const MeasuredRun& run) {
 // on 81 tokens, and after five doublings of the picture, each two of which cut the width by four,
 // twelve layers of width/64 on 256 windows of 18 × 18. Between them stand reshapes.
 ModelShape amp_transgan(const MeasuredRun& run) {
-  constexpr int kItems = 56, kWide = 3, kNarrow = 41, kDepth = 12;
+  constexpr std::size_t kItems = 56, kWide = 3, kNarrow = 41, kDepth = 12;
   const double h = run.hidden;
   ModelShape shape{.hidden = h, .seq = 81};
   shape.items.resize(kItems);
   const Block wide{.hidden = h, .ffn = 4 * h, .heads = 1, .kv_heads = 1, .seq = 81};
   const Block narrow{
       .hidden = h / 64, .ffn = h / 16, .heads = 1, .kv_heads = 1, .seq = 324, .windows = 256};
-  for (int i = 0; i < kDepth; ++i) {
-    shape.items[static_cast<std::size_t>(kWide + i)] = {ItemKind::block, wide};
-    shape.items[static_cast<std::size_t>(kNarrow + i)] = {ItemKind::block, narrow};
+  for (std::size_t i = 0; i < kDepth; ++i) {
+    shape.items[kWide + i] = {ItemKind::block, wide};
+    shape.items[kNarrow + i] = {ItemKind::block, narrow};
   }
   return shape;
 }
