@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "planner/core/error.h"
@@ -147,17 +148,19 @@ ModelShape shape_of(const MeasuredRun& run) {
     shape.tied = !named->gated;
     return shape;
   }
-  if (run.hidden == 0 || run.layers == 0 || run.heads == 0 || run.seq == 0)
-    throw Error({.what = fmt::format("run {} of '{}' says neither its model's shape nor a name "
-                                     "that is known ('{}')",
-                                     run.id, run.set, run.model),
-                 .where = "rows",
-                 .fix = "give hidden, layers, heads and seq"});
+  if (run.hidden == 0 || run.layers == 0 || run.seq == 0)
+    throw Error({.what = fmt::format("it says neither its model's shape nor a name that is known"
+                                     "{}",
+                                     run.model.empty() ? "" : " ('" + run.model + "')"),
+                 .where = fmt::format("row {} of '{}'", run.id, run.set),
+                 .fix = "give hidden, layers and seq"});
   const double h = run.hidden;
+  constexpr double kUsualHead = 128;
+  const double heads = run.heads > 0 ? run.heads : std::max(1.0, std::floor(h / kUsualHead));
   const Block block{.hidden = h,
                     .ffn = 4 * h,
-                    .heads = static_cast<double>(run.heads),
-                    .kv_heads = static_cast<double>(run.heads),
+                    .heads = heads,
+                    .kv_heads = heads,
                     .seq = static_cast<double>(run.seq)};
   return decoder(block, run.layers, run.vocab > 0 ? run.vocab : kGpt2Vocabulary);
 }
