@@ -12,6 +12,7 @@
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/cost/assumptions.h"
+#include "planner/explain/reserved.h"
 #include "planner/explain/streams.h"
 #include "planner/explain/summary.h"
 #include "planner/explain/timeline.h"
@@ -25,7 +26,7 @@ namespace {
 struct SimulateFlags {
   std::string plan, trace;
   std::string format = "text";
-  bool contention = false;
+  bool contention = false, memory = false;
   std::string cards, slowdown;
   std::vector<std::string> stragglers;
 
@@ -100,10 +101,16 @@ EventOptions read_options(const SimulateFlags& flags, const Plan& plan) {
   return options;
 }
 
-void print_trace_line(const std::string& file) {
-  if (!file.empty())
+void print_json(Json json, const SimulateFlags& flags, const Plan& plan) {
+  if (flags.memory) json["memory"] = reserved_json(reserved_by_stage(plan), plan);
+  print(json);
+}
+
+void print_end(const SimulateFlags& flags, const Plan& plan, const RenderOptions& look) {
+  if (flags.memory) print('\n' + render_reserved(reserved_by_stage(plan), plan, look));
+  if (!flags.trace.empty())
     print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
-                      printable(file)));
+                      printable(flags.trace)));
 }
 
 int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
@@ -111,7 +118,7 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
   const EventSimulation simulation = simulate_events(input, {.events = true});
   if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, input, plan));
   if (format == Format::json) {
-    print(event_simulation_json(simulation, input));
+    print_json(event_simulation_json(simulation, input), flags, plan);
     return kOk;
   }
   const RenderOptions look = terminal_options();
@@ -121,7 +128,7 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
                     format_seconds(simulation.iteration), format_seconds(quick)));
   print(render_timeline(slowest, plan.shape, look) + '\n' + render_use(slowest, look) + '\n' +
         render_streams(simulation, input, look));
-  print_trace_line(flags.trace);
+  print_end(flags, plan, look);
   return kOk;
 }
 
@@ -135,14 +142,14 @@ int run_simulate(const SimulateFlags& flags) {
       simulate(plan.shape, stage_times(plan.prediction), {.events = true});
   if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, plan));
   if (format == Format::json) {
-    print(simulation_json(simulation));
+    print_json(simulation_json(simulation), flags, plan);
     return kOk;
   }
   const RenderOptions look = terminal_options();
   print(fmt::format("  {} · {} an iteration\n\n", shape_line(plan),
                     format_seconds(simulation.iteration)));
   print(render_timeline(simulation, plan.shape, look) + '\n' + render_use(simulation, look));
-  print_trace_line(flags.trace);
+  print_end(flags, plan, look);
   return kOk;
 }
 
@@ -162,6 +169,8 @@ void add_simulate(CLI::App& app, Run& run) {
          "factors while both run, with --contention (default 1.1:1.1)");
   option("--network-cards", flags->cards, "N",
          "cards of a node, shared by its devices, with --contention (default: one each)");
+  verb->add_flag("--memory", flags->memory,
+                 "replay every stage's tensors on a caching allocator: what it reserves");
   option("--trace", flags->trace, "FILE", "write a timeline for Perfetto or chrome://tracing");
   option("--format", flags->format, "NAME", "text (default) or json");
   verb->footer("\nExample:\n  braid simulate plan.json --trace trace.json");

@@ -229,7 +229,7 @@ TEST(EventSimulator, ATransferAndASumShareTheDevicesLink) {
 }
 
 // Links, queues and sums on random pipelines.
-EventInput busy_input(const PipelineProblem& problem, std::uint64_t seed) {
+EventInput busy_input(const RandomPipeline& problem, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   const auto real = [&](double high) {
     return std::uniform_real_distribution<double>(0, high)(engine);
@@ -270,7 +270,7 @@ Links shared_links(const EventInput& e, double bandwidth) {
 
 TEST(EventSimulator, PartsOfADeviceAddUpToTheIteration) {
   std::uint64_t seed = 0;
-  for (const PipelineProblem& problem : random_pipelines(100, 2)) {
+  for (const RandomPipeline& problem : random_pipelines(100, 2)) {
     EventInput e = busy_input(problem, ++seed);
     e.links = shared_links(e, 4000);
     e.transfer_overlap = {1.1, 1.3};
@@ -293,7 +293,7 @@ TEST(EventSimulator, PartsOfADeviceAddUpToTheIteration) {
 TEST(EventSimulator, SharedLinksNeverSpeedAnythingUp) {
   std::uint64_t seed = 0;
   int slower_ones = 0;
-  for (const PipelineProblem& problem : random_pipelines(200, 3)) {
+  for (const RandomPipeline& problem : random_pipelines(200, 3)) {
     EventInput e = busy_input(problem, ++seed);
     const EventSimulation alone = simulate_events(e, {.events = true});
     e.links = shared_links(e, 4000);
@@ -310,7 +310,7 @@ TEST(EventSimulator, SharedLinksNeverSpeedAnythingUp) {
 
 TEST(EventSimulator, FasterLinksAreNeverSlower) {
   std::uint64_t seed = 0;
-  for (const PipelineProblem& problem : random_pipelines(200, 4)) {
+  for (const RandomPipeline& problem : random_pipelines(200, 4)) {
     EventInput e = busy_input(problem, ++seed);
     double before = 0;
     for (const double bandwidth : {500.0, 1000.0, 2000.0, 4000.0, 1e9}) {

@@ -9,12 +9,12 @@
 
 namespace braid {
 
-struct PipelineProblem {
+struct RandomPipeline {
   PipelineShape shape;
   std::vector<StageTimes> stages;
 };
 
-inline std::vector<PipelineProblem> random_pipelines(int count, std::uint64_t seed) {
+inline std::vector<RandomPipeline> random_pipelines(int count, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   const auto any = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(engine);
@@ -24,7 +24,7 @@ inline std::vector<PipelineProblem> random_pipelines(int count, std::uint64_t se
   };
   constexpr ScheduleKind kKinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                      ScheduleKind::interleaved, ScheduleKind::zero_bubble};
-  std::vector<PipelineProblem> problems;
+  std::vector<RandomPipeline> problems;
   while (static_cast<int>(problems.size()) < count) {
     const PipelineShape shape{kKinds[any(0, 3)], any(1, 6), any(1, 12), any(1, 3)};
     if (!schedulable(shape)) continue;
