@@ -27,7 +27,7 @@ TEST(Allocator, SegmentsByHand) {
       {"two of 9 MiB share one", {9_MiB, 9_MiB}, 18_MiB, 20_MiB},
       // 20 - 19 = 1 MiB is left, too little for a block: it counts as allocated.
       {"a remainder of 1 MiB is not split off", {9_MiB, 5_MiB, 5_MiB}, 20_MiB, 20_MiB},
-      {"from 10 MiB on a segment of its own", {10_MiB, 10_MiB}, 20_MiB, 20_MiB},
+      {"from 10 MiB on a segment of its own", {10_MiB}, 10_MiB, 10_MiB},
       {"which is a multiple of 2 MiB", {11_MiB}, 12_MiB, 12_MiB},
   };
   for (const Case& c : cases) {

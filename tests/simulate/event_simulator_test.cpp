@@ -97,6 +97,12 @@ TEST(EventSimulator, TimesByHand) {
         .times = {stage(4, 4, 6)},
         .streams = {{.forward_gathers = {beside(0, 1), beside(0.5, 5)}}}},
        18},
+      // 0-1, forward 1-3 beside the second, then 3-4; the third is asked for at 3 and comes at 4.5.
+      {"a gather is asked for one layer ahead, not earlier",
+       {.shape = lone,
+        .times = {stage(4, 4, 6)},
+        .streams = {{.forward_gathers = {beside(0, 1), beside(0.5, 1), beside(0.75, 1.5)}}}},
+       15.5},
       // Update 11-13, then both one after the other.
       {"updated weights travel behind the update",
        {.shape = lone,

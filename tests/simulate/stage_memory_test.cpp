@@ -10,6 +10,7 @@
 #include "planner/simulate/layer_tensors.h"
 #include "planner/simulate/price_plan.h"
 #include "planner/simulate/schedule.h"
+#include "tests/plan/sample_plan.h"
 #include "tests/support/random_plan.h"
 
 namespace braid {
@@ -48,6 +49,22 @@ TEST(LayerTensors, AddUpToWhatThePlanHolds) {
       EXPECT_EQ(saved, plan.prediction.stages[s].memory.activations);
     }
   }
+}
+
+TEST(LayerTensors, ABlockKeepsWhatItsOperatorsKeep) {
+  // 16 tokens of width 64 on one device, 8 samples, bf16: x, norm, its mean and deviation, q k v,
+  // attention's output and log-sum-exp, the residual, norm, statistics, pre-activation, activation.
+  Plan plan = sample_plan({.stages = 1});
+  const Bytes token(16 * 8);
+  std::vector<Bytes> kept;
+  for (const std::int64_t bytes : {128, 128, 8, 256, 128, 32, 128, 128, 8, 256, 256})
+    kept.push_back(token * bytes);
+  EXPECT_EQ(layer_tensors(plan, 1, {}).saved, kept);
+  EXPECT_EQ(layer_tensors(plan, 1, {.recompute = Recompute::full}).saved,
+            std::vector<Bytes>{kept.front()});
+  const std::vector<Bytes> without = {kept[0], kept[1], kept[2], kept[3],
+                                      kept[6], kept[7], kept[8], kept[9]};
+  EXPECT_EQ(layer_tensors(plan, 1, {.recompute = Recompute::selective}).saved, without);
 }
 
 TEST(StageMemory, AStepLeavesTheStatesAlone) {
