@@ -77,7 +77,7 @@ std::vector<Straggler> read_straggler(const std::string& text, int devices) {
 }
 
 EventOptions read_options(const SimulateFlags& flags, const Plan& plan) {
-  EventOptions options{.contention = flags.contention};
+  EventOptions options{.contention = flags.contention, .device_types = true};
   const double assumed = Assumptions{}.overlap_slowdown;
   options.overlap = {assumed, assumed};
   if (!flags.contention && !(flags.slowdown.empty() && flags.cards.empty()))

@@ -1,6 +1,7 @@
 #include "planner/simulate/plan_events.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -42,29 +43,57 @@ struct EqualPipelines {
   std::vector<int> members;     // ascending
 };
 
-std::vector<EqualPipelines> equal_pipelines(const Plan& plan, const Pipelines& pipelines,
-                                            const std::vector<Straggler>& stragglers) {
+// FLOPs of each device.
+std::vector<double> peaks_of(const Plan& plan) {
+  std::vector<double> peaks;
+  for (const NodeGroup& nodes : plan.cluster.groups)
+    peaks.insert(peaks.end(), index(nodes.count * nodes.devices),
+                 plan.cluster.device_types[index(nodes.device_type)].peak(plan.precision).value());
+  return peaks;
+}
+
+// By device, how much longer it takes than its stage was priced at.
+std::vector<double> device_factors(const Plan& plan, const EventOptions& options) {
   const Mesh mesh = plan.mesh();
-  std::map<int, std::vector<double>> slow;  // by pipeline
-  for (const Straggler& s : stragglers) {
+  std::vector<double> factors(index(mesh.devices), 1.0);
+  if (options.device_types) {
+    const std::vector<double> peaks = peaks_of(plan);
+    std::vector<double> slowest(index(mesh.stages), std::numeric_limits<double>::infinity());
+    for (int device = 0; device < mesh.devices; ++device) {
+      double& peak = slowest[index(stage_of(device, mesh))];
+      peak = std::min(peak, peaks[index(device)]);
+    }
+    for (int device = 0; device < mesh.devices; ++device)
+      factors[index(device)] = slowest[index(stage_of(device, mesh))] / peaks[index(device)];
+  }
+  for (const Straggler& s : options.stragglers) {
     internal_check(s.rank >= 0 && s.rank < mesh.devices, "a straggler is one of the ranks");
-    auto& factors = slow[pipelines.of_device[index(s.rank)]];
-    factors.resize(index(mesh.stages), 1.0);
-    double& factor = factors[index(stage_of(s.rank, mesh))];
-    factor = std::max(factor, s.factor);
+    factors[index(s.rank)] *= s.factor;
+  }
+  return factors;
+}
+
+std::vector<EqualPipelines> equal_pipelines(const Plan& plan, const Pipelines& pipelines,
+                                            const EventOptions& options) {
+  const Mesh mesh = plan.mesh();
+  const std::vector<double> factors = device_factors(plan, options);
+  // Ranks of one pipeline wait for the slowest of them.
+  std::vector<std::vector<double>> slowest(index(pipelines.count),
+                                           std::vector<double>(index(mesh.stages), 0.0));
+  for (int device = 0; device < mesh.devices; ++device) {
+    auto& stages = slowest[index(pipelines.of_device[index(device)])];
+    double& factor = stages[index(stage_of(device, mesh))];
+    factor = std::max(factor, factors[index(device)]);
   }
   std::map<std::vector<double>, EqualPipelines> classes;
   for (int pipeline = 0; pipeline < pipelines.count; ++pipeline) {
-    const auto found = slow.find(pipeline);
-    const std::vector<double> factors =
-        found == slow.end() ? std::vector<double>(index(mesh.stages), 1.0) : found->second;
-    EqualPipelines& equal = classes[factors];
-    equal.factors = factors;
+    EqualPipelines& equal = classes[slowest[index(pipeline)]];
+    equal.factors = slowest[index(pipeline)];
     equal.members.push_back(pipeline);
   }
   std::vector<EqualPipelines> list;
   list.reserve(classes.size());
-  for (auto& [factors, equal] : classes) list.push_back(std::move(equal));
+  for (auto& [key, equal] : classes) list.push_back(std::move(equal));
   return list;
 }
 
@@ -187,7 +216,7 @@ EventInput event_input(const Plan& plan, const EventOptions& options) {
   }
   const Pipelines pipelines = independent_pipelines(plan);
   PortMap ports(plan, pipelines, options.network_cards);
-  for (const EqualPipelines& equal : equal_pipelines(plan, pipelines, options.stragglers)) {
+  for (const EqualPipelines& equal : equal_pipelines(plan, pipelines, options)) {
     ReplicaClass replicas{.pipelines = static_cast<int>(equal.members.size()), .paces = {}};
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
       replicas.paces.push_back(pace_of(equal.factors[index(stage)],

@@ -25,6 +25,9 @@ struct EventOptions {
   int network_cards = 0;
   Overlap overlap = {};  // while a device computes and communicates; needs contention
   std::vector<Straggler> stragglers = {};
+  // A stage is priced by its slowest kind of device: pipelines on faster ones take less, by peak
+  // FLOPs.
+  bool device_types = false;
 };
 
 // The plan must be priced; ranks must exist.

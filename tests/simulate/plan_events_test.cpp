@@ -129,6 +129,27 @@ TEST(PlanEvents, AShareOfStragglersIsSpreadOverAllRanks) {
   EXPECT_EQ(ranks(1, 3), (std::vector<int>{0, 1, 2}));
 }
 
+TEST(PlanEvents, PipelinesOnFasterDevicesWaitForTheOthers) {
+  Plan plan = sample_plan({ScheduleKind::one_f_one_b, 1, 4, 1});
+  std::ranges::fill(plan.stages[0].strategies, Strategy{.tp = 2, .dp = 4});
+  plan.cluster.device_types.push_back(plan.cluster.device_types[0]);
+  plan.cluster.device_types[1].peak_bf16 = FlopsPerSecond(4 * 312e12);
+  NodeGroup half = plan.cluster.groups[0];
+  half.devices = 4;
+  plan.cluster.groups = {half, half};
+  plan.cluster.groups[1].device_type = 1;
+  plan = priced(plan);
+  const EventInput input = event_input(plan, {.device_types = true});
+  ASSERT_EQ(input.replicas.size(), 2U);
+  EXPECT_EQ(input.replicas[0].pipelines, 2);
+  const EventSimulation s = simulate_events(input);
+  EXPECT_EQ(s.iteration, plan.prediction.iteration);
+  const LayerTime& t = plan.prediction.stages[0].terms;
+  EXPECT_NEAR((s.devices[1].backward_weight - s.devices[0].backward_weight).value(),
+              4 * 0.75 * t.backward_weight_compute, 1e-12);
+  EXPECT_GT(s.devices[0].bubble, s.devices[1].bubble);
+}
+
 TEST(PlanEvents, FewerNetworkCardsAreSlower) {
   Plan plan = sample_plan({ScheduleKind::one_f_one_b, 2, 4, 1});
   plan.cluster.groups[0] = {
