@@ -164,6 +164,7 @@ void add_simulate(CLI::App& app, Run& run) {
                  "share links, and play gathers and sums of gradients beside compute");
   option("--straggler", flags->stragglers, "RANK:FACTOR",
          "a rank whose compute takes FACTOR times as long, or PERCENT%:FACTOR for a share of them")
+      ->allow_extra_args(false)
       ->delimiter(',');
   option("--slowdown", flags->slowdown, "COMPUTE:COMM",
          "factors while both run, with --contention (default 1.1:1.1)");
