@@ -1,6 +1,7 @@
 #include "planner/simulate/plan_events.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -174,7 +175,7 @@ class PortMap {
 }  // namespace
 
 std::vector<Straggler> spread_stragglers(double share, double factor, int devices) {
-  const int count = std::clamp(static_cast<int>(share * devices + 0.5), 1, devices);
+  const int count = std::clamp(static_cast<int>(std::lround(share * devices)), 1, devices);
   std::vector<Straggler> list;
   list.reserve(index(count));
   for (int i = 0; i < count; ++i)

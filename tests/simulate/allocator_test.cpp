@@ -53,6 +53,7 @@ TEST(Allocator, HolesThatAreTooSmallMakeItReserveMore) {
   // Four of 16 MiB in segments of their own, every other one freed: 32 MiB free, yet 20 do not fit.
   CachingAllocator allocator;
   std::vector<CachingAllocator::Handle> blocks;
+  blocks.reserve(4);
   for (int i = 0; i < 4; ++i) blocks.push_back(*allocator.allocate(16_MiB));
   allocator.free(blocks[0]);
   allocator.free(blocks[2]);
@@ -68,6 +69,7 @@ TEST(Allocator, NeighboursGrowTogetherWhenFreed) {
     CachingAllocator allocator;
     allocator.free(*allocator.allocate(60_MiB));
     std::vector<CachingAllocator::Handle> blocks;
+    blocks.reserve(3);
     for (int i = 0; i < 3; ++i) blocks.push_back(*allocator.allocate(20_MiB));
     EXPECT_EQ(allocator.now().reserved, 60_MiB);
     for (const int i : order) allocator.free(blocks[static_cast<std::size_t>(i)]);
@@ -252,7 +254,7 @@ TEST(Allocator, AgreesWithItsPlainTwinOnRandomTraces) {
 TEST(Allocator, AReplayIsDeterministicAndStopsWhereMemoryEnds) {
   std::vector<MemoryEvent> events;
   for (int i = 0; i < 20; ++i) {
-    events.push_back({i, Bytes((i % 7 + 1) * 3'000'000)});
+    events.push_back({i, (i % 7 + 1) * Bytes(3'000'000)});
     if (i >= 5) events.push_back({i - 5, Bytes()});
   }
   const ReplayedMemory once = replay(events), again = replay(events);

@@ -55,7 +55,7 @@ TEST(LayerTensors, ABlockKeepsWhatItsOperatorsKeep) {
   // 16 tokens of width 64 on one device, 8 samples, bf16: x, norm, its mean and deviation, q k v,
   // attention's output and log-sum-exp, the residual, norm, statistics, pre-activation, activation.
   Plan plan = sample_plan({.stages = 1});
-  const Bytes token(16 * 8);
+  const Bytes token(128);
   std::vector<Bytes> kept;
   for (const std::int64_t bytes : {128, 128, 8, 256, 128, 32, 128, 128, 8, 256, 256})
     kept.push_back(token * bytes);
