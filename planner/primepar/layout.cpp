@@ -1,7 +1,6 @@
 #include "planner/primepar/layout.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/core/error.h"
 
@@ -12,19 +11,64 @@ namespace {
 constexpr int kAxisBits = 6;
 constexpr std::uint32_t kNowhere = std::uint32_t{1} << (kLayoutAxes * kAxisBits);
 
-int shift_of(std::size_t axis) { return kAxisBits * (kLayoutAxes - 1 - static_cast<int>(axis)); }
+constexpr int shift_of(std::size_t axis) {
+  return kAxisBits * (kLayoutAxes - 1 - static_cast<int>(axis));
+}
 
-std::uint32_t prefix(std::size_t axis, int levels) {
+constexpr std::uint32_t prefix(std::size_t axis, int levels) {
   const std::uint32_t ones = (std::uint32_t{1} << levels) - 1;
   return ones << (kAxisBits - levels) << shift_of(axis);
 }
 
-int matches(const std::uint32_t* have, const std::uint32_t* want, std::size_t count,
-            std::uint32_t mask) {
-  int found = 0;
-  for (std::size_t i = 0; i < count; ++i) found += ((have[i] ^ want[i]) & mask) == 0 ? 1 : 0;
+// Shares of a tensor by the levels that cut it: 2^-levels.
+constexpr auto kShares = [] {
+  std::array<double, kLayoutAxes * kAxisBits + 1> shares{};
+  double share = 1;
+  for (double& s : shares) {
+    s = share;
+    share /= 2;
+  }
+  return shares;
+}();
+
+// How many of the rows × devices blocks in `have` overlap what the same device wants.
+struct Search {
+  const std::uint32_t* have;
+  std::size_t rows;
+  const std::uint32_t* want;
+  std::size_t devices;
+  std::uint32_t mask;
+};
+
+[[gnu::always_inline]] inline std::uint32_t count(const Search& s) {
+  std::uint32_t found = 0;
+  for (std::size_t row = 0; row < s.rows; ++row) {
+    const std::uint32_t* have = s.have + row * s.devices;
+    for (std::size_t d = 0; d < s.devices; ++d)
+      found += ((have[d] ^ s.want[d]) & s.mask) == 0 ? 1 : 0;
+  }
   return found;
 }
+
+std::uint32_t count_plain(const Search& s) { return count(s); }
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] std::uint32_t count_avx2(const Search& s) { return count(s); }
+[[gnu::target("avx512f,avx512vl,avx512bw,prefer-vector-width=512")]] std::uint32_t count_avx512(
+    const Search& s) {
+  return count(s);
+}
+using Counter = std::uint32_t (*)(const Search&);
+Counter best_counter() {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw"))
+    return count_avx512;
+  return __builtin_cpu_supports("avx2") ? count_avx2 : count_plain;
+}
+#else
+using Counter = std::uint32_t (*)(const Search&);
+Counter best_counter() { return count_plain; }
+#endif
+const Counter kCounter = best_counter();
 
 }  // namespace
 
@@ -83,23 +127,20 @@ MovementSource::MovementSource(const Layout& from, int node_width)
 
 Movement MovementSource::to(const Layout& destination) const {
   std::uint32_t mask = kNowhere;
-  int need = 0, overlap = 0;
+  std::size_t need = 0, overlap = 0;
   for (std::size_t axis = 0; axis < kLayoutAxes; ++axis) {
-    const int have = levels_[axis], want = destination.levels[axis];
+    const std::uint8_t have = levels_[axis], want = destination.levels[axis];
     mask |= prefix(axis, std::min(have, want));
     need += want;
     overlap += std::max(have, want);
   }
-  const auto devices = static_cast<double>(devices_);
-  const double block = std::ldexp(1.0, -overlap) / devices;
-  const double whole = std::ldexp(1.0, -need);
+  const double block = kShares[overlap] / static_cast<double>(devices_);
+  const double whole = kShares[need];
   const std::uint32_t* want = destination.blocks.data();
-  const double held = block * matches(own_.data(), want, devices_, mask);
+  const double held = block * kCounter({own_.data(), 1, want, devices_, mask});
   if (one_node_) return {held, whole - held, 0};
-  int found = 0;
-  for (std::size_t at = 0; at < neighbours_.size(); at += devices_)
-    found += matches(neighbours_.data() + at, want, devices_, mask);
-  const double inside = block * found;
+  const double inside =
+      block * kCounter({neighbours_.data(), neighbours_.size() / devices_, want, devices_, mask});
   return {held, inside - held, whole - inside};
 }
 

@@ -20,40 +20,70 @@ struct Operands {
   CostTable<T>& result;
 };
 
-// Four rows of b at once, so that a result is loaded and stored a quarter as often.
+// The best over four rows of b, each behind its cost in a.
 template <class T>
-[[gnu::always_inline]] inline void combine(T* __restrict out, const T* __restrict b0,
-                                           const T* __restrict b1, const T* __restrict b2,
-                                           const T* __restrict b3, T a0, T a1, T a2, T a3,
-                                           std::size_t count) {
+[[gnu::always_inline]] inline T best(T before, const T* a, T b0, T b1, T b2, T b3) {
+  return std::min(before,
+                  std::min(std::min<T>(a[0] + b0, a[1] + b1), std::min<T>(a[2] + b2, a[3] + b3)));
+}
+
+// Four rows of b, `stride` apart, against one row of a and its result.
+template <class T>
+[[gnu::always_inline]] inline void one_row(T* __restrict out, const T* a, const T* __restrict b,
+                                           std::size_t stride, std::size_t count) {
+  for (std::size_t j = 0; j < count; ++j)
+    out[j] = best(out[j], a, b[j], b[j + stride], b[j + 2 * stride], b[j + 3 * stride]);
+}
+
+// The same for four rows of a: what is loaded of b is used four times.
+template <class T>
+[[gnu::always_inline]] inline void four_rows(T* __restrict out0, T* __restrict out1,
+                                             T* __restrict out2, T* __restrict out3, const T* a,
+                                             std::size_t depth, const T* __restrict b,
+                                             std::size_t stride, std::size_t count) {
+  T c[4][4];  // out of the loop: the compiler cannot know that a and out are apart
+  for (std::size_t i = 0; i < 4; ++i) std::copy(a + i * depth, a + i * depth + 4, c[i]);
   for (std::size_t j = 0; j < count; ++j) {
-    const T first = std::min<T>(a0 + b0[j], a1 + b1[j]);
-    const T second = std::min<T>(a2 + b2[j], a3 + b3[j]);
-    out[j] = std::min(out[j], std::min(first, second));
+    const T b0 = b[j], b1 = b[j + stride], b2 = b[j + 2 * stride], b3 = b[j + 3 * stride];
+    out0[j] = best(out0[j], c[0], b0, b1, b2, b3);
+    out1[j] = best(out1[j], c[1], b0, b1, b2, b3);
+    out2[j] = best(out2[j], c[2], b0, b1, b2, b3);
+    out3[j] = best(out3[j], c[3], b0, b1, b2, b3);
   }
+}
+
+// Depths from k to end, a multiple of four of them, over one tile of columns.
+template <class T>
+[[gnu::always_inline]] inline void multiply_tile(const Operands<T>& x, std::size_t j,
+                                                 std::size_t count, std::size_t k,
+                                                 std::size_t end) {
+  const std::size_t rows = x.a.rows(), stride = x.b.columns();
+  std::size_t i = 0;
+  for (; i + 4 <= rows; i += 4)
+    for (std::size_t m = k; m < end; m += 4)
+      four_rows(x.result.row(i) + j, x.result.row(i + 1) + j, x.result.row(i + 2) + j,
+                x.result.row(i + 3) + j, x.a.row(i) + m, x.a.columns(), x.b.row(m) + j, stride,
+                count);
+  for (; i < rows; ++i)
+    for (std::size_t m = k; m < end; m += 4)
+      one_row(x.result.row(i) + j, x.a.row(i) + m, x.b.row(m) + j, stride, count);
 }
 
 template <class T>
 [[gnu::always_inline]] inline void multiply(const Operands<T>& x) {
-  const std::size_t depth = x.a.columns();
+  const std::size_t even = x.a.columns() / 4 * 4;
   for (std::size_t j = 0; j < x.b.columns(); j += kTileColumns) {
     const std::size_t count = std::min(kTileColumns, x.b.columns() - j);
-    for (std::size_t k = 0; k < depth; k += kTileDepth) {
-      const std::size_t end = std::min(k + kTileDepth, depth);
-      for (std::size_t i = 0; i < x.a.rows(); ++i) {
-        const T* a = x.a.row(i);
-        T* out = x.result.row(i) + j;
-        std::size_t m = k;
-        for (; m + 4 <= end; m += 4)
-          combine(out, x.b.row(m) + j, x.b.row(m + 1) + j, x.b.row(m + 2) + j, x.b.row(m + 3) + j,
-                  a[m], a[m + 1], a[m + 2], a[m + 3], count);
-        for (; m < end; ++m) {
-          const T* b = x.b.row(m) + j;
-          combine(out, b, b, b, b, a[m], a[m], a[m], a[m], count);
-        }
-      }
-    }
+    for (std::size_t k = 0; k < even; k += kTileDepth)
+      multiply_tile(x, j, count, k, std::min(k + kTileDepth, even));
   }
+  for (std::size_t k = even; k < x.a.columns(); ++k)
+    for (std::size_t i = 0; i < x.a.rows(); ++i) {
+      const T before = x.a(i, k);
+      const T* b = x.b.row(k);
+      T* out = x.result.row(i);
+      for (std::size_t j = 0; j < x.b.columns(); ++j) out[j] = std::min<T>(out[j], before + b[j]);
+    }
 }
 
 #if defined(__x86_64__)

@@ -19,21 +19,21 @@ struct Enumeration {
   std::vector<Partition> found;
   Partition current;
 
-  void extend(int bits_left, bool square_used) {
+  void extend(int bits_left, int squares_left) {
     if (bits_left == 0) {
       found.push_back(current);
       return;
     }
-    for (const Dim dim : dims) with({.dim = dim}, bits_left, square_used);
-    if (square_used) return;
+    for (const Dim dim : dims) with({.dim = dim}, bits_left, squares_left);
+    if (squares_left == 0) return;
     for (const Rotation rotation : rotations)
       for (int k = 1; 2 * k <= bits_left; ++k)
-        with({.dim = Dim::rows, .q = 1 << k, .rotation = rotation}, bits_left, true);
+        with({.dim = Dim::rows, .q = 1 << k, .rotation = rotation}, bits_left, squares_left - 1);
   }
 
-  void with(Primitive primitive, int bits_left, bool square_used) {
+  void with(Primitive primitive, int bits_left, int squares_left) {
     current.sequence.push_back(primitive);
-    extend(bits_left - primitive.bits(), square_used);
+    extend(bits_left - primitive.bits(), squares_left);
     current.sequence.pop_back();
   }
 };
@@ -52,6 +52,8 @@ char letter(Dim dim, Letters letters) {
       return 'H';
     case Dim::keys:
       return 'T';
+    case Dim::copies:
+      return 'R';
   }
   return '?';
 }
@@ -133,11 +135,47 @@ std::vector<int> Partition::square_columns() const {
 }
 
 std::vector<Partition> partitions(int bits, std::span<const Dim> dims,
-                                  std::span<const Rotation> rotations) {
+                                  std::span<const Rotation> rotations, int max_squares) {
   internal_check(bits >= 0 && bits <= 6, "partitions are enumerated for up to 64 devices");
   Enumeration all{dims, rotations, {}, {}};
-  all.extend(bits, false);
+  all.extend(bits, max_squares);
   return std::move(all.found);
+}
+
+std::vector<Partition> copied_partitions(int bits) {
+  std::vector<Partition> found;
+  const auto run = [](Partition& p, int count, Dim dim) {
+    for (int i = 0; i < count; ++i) p.sequence.push_back({.dim = dim});
+  };
+  for (int samples = 0; samples < bits; ++samples)
+    for (int copies = 1; samples + copies <= bits; ++copies) {
+      const int rest = bits - samples - copies;
+      Partition head;
+      run(head, samples, Dim::batch);
+      run(head, copies, Dim::copies);
+      if (rest == 0) {
+        found.push_back(head);
+        continue;
+      }
+      for (const Dim dim : kElementwiseDims) {
+        Partition p = head;
+        run(p, rest, dim);
+        found.push_back(std::move(p));
+      }
+      if (rest % 2 != 0) continue;
+      for (const Dim rows : {Dim::batch, Dim::rows}) {
+        Partition straight = head;
+        for (int i = 0; i < rest; i += 2) {
+          run(straight, 1, rows);
+          run(straight, 1, Dim::columns);
+        }
+        found.push_back(std::move(straight));
+        Partition skewed = head;
+        skewed.sequence.push_back({.dim = rows, .q = 1 << (rest / 2), .rotation = Rotation::minus});
+        found.push_back(std::move(skewed));
+      }
+    }
+  return found;
 }
 
 Partition with_sample_rows(Partition partition) {

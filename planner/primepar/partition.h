@@ -12,8 +12,9 @@
 namespace braid {
 
 // Dimensions that a device bit can halve. A linear operator is O[B,M,K] = I[B,M,N] · W[N,K].
-enum class Dim : std::uint8_t { batch, rows, inner, columns, heads, keys };
-inline constexpr int kDims = 6;
+// `copies` cuts nothing: both halves of the devices hold the same.
+enum class Dim : std::uint8_t { batch, rows, inner, columns, heads, keys, copies };
+inline constexpr int kDims = 7;
 
 // How the blocks of a square P move: as published, or in the mirrored pair that keeps every home
 // block in place and circulates copies.
@@ -54,17 +55,21 @@ inline constexpr std::array kElementwiseDims = {Dim::batch, Dim::rows, Dim::colu
 inline constexpr std::array kAttentionDims = {Dim::batch, Dim::heads, Dim::rows, Dim::keys};
 inline constexpr std::array kSoftmaxDims = {Dim::batch, Dim::heads, Dim::rows};
 
-// Every sequence over `bits` device bits with at most one square: nested squares add a dozen states
-// at 32 devices and no plan.
+// Every sequence over `bits` device bits with at most so many squares. The search takes one: nested
+// squares would add a dozen of 1300 states at 32 devices.
 std::vector<Partition> partitions(int bits, std::span<const Dim> dims,
-                                  std::span<const Rotation> rotations);
+                                  std::span<const Rotation> rotations, int max_squares = 1);
+
+// How Megatron leaves the residual stream, for elementwise operators: samples on the first bits,
+// copies on the next ones, and the rest cut one way or as a square, straight or skewed.
+std::vector<Partition> copied_partitions(int bits);
 
 // The partition with its square's rows over samples in place of tokens.
 Partition with_sample_rows(Partition partition);
 
-// Letters as in the paper: B M N K of a linear operator, B S D of an elementwise one, B H S T
-// (query and key rows) in attention. A square is P2×2, or skew2×2 in an elementwise operator, with
-// /B where its rows are samples.
+// Letters as in the paper: B M N K of a linear operator, B S D of an elementwise one (R for
+// copies), B H S T (query and key rows) in attention. A square is P2×2, or skew2×2 in an
+// elementwise operator, with /B where its rows are samples.
 enum class Letters { linear, elementwise, attention };
 std::string text_of(const Partition& partition, Letters letters);  // {K, P2×2}
 

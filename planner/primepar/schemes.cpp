@@ -16,8 +16,9 @@ struct Sizes {
   double inner_width;  // what stays cut inside attention and feed-forward, and is kept
   double weights;      // of the four matrices
   double norms;        // parameters of the two norms
-  double inputs;       // sum of the matrices' input widths
-  double widest;       // largest of input, output and matrix, in elements, for one token batch
+  std::vector<double> matrices, scales;  // the same one by one: each is reduced by itself
+  double inputs;                         // sum of the matrices' input widths
+  double widest;  // largest of input, output and matrix, in elements, for one token batch
   double linear_flops, attention_flops;    // forward
   double residual_traffic, inner_traffic;  // elements that norms and adds, and the activation move
 };
@@ -34,11 +35,13 @@ Sizes sizes_of(const PrimeparTask& task) {
     switch (op.kind) {
       case OperatorKind::linear:
         s.weights += in * out;
+        s.matrices.push_back(in * out);
         s.inputs += in;
         s.widest = std::max(s.widest, s.tokens * (in + out) + in * out);
         break;
       case OperatorKind::norm:
-        s.norms += (task.block.norm == NormKind::rms_norm ? 1 : 2) * in;
+        s.scales.push_back((task.block.norm == NormKind::rms_norm ? 1 : 2) * in);
+        s.norms += s.scales.back();
         s.residual_traffic += 5 * s.tokens * in;
         break;
       case OperatorKind::add:
@@ -71,8 +74,16 @@ double compute(const Sizes& s, const PrimeparMachine& machine, double residual_s
              machine.memory_bandwidth();
 }
 
-double per_micro_batch(double seconds, const PrimeparTask& task) {
-  return seconds / static_cast<double>(task.accumulate);
+// This micro-batch's share; a matrix is cut over `parts` devices, a norm is whole on each.
+double gradient_reduce(const Sizes& s, double parts, GroupShape replicas, const PrimeparTask& task,
+                       const PrimeparMachine& machine) {
+  const auto reduced = [&](double parameters) {
+    return machine.network().all_reduce(parameters * s.element, replicas, machine.span());
+  };
+  double total = 0;
+  for (const double matrix : s.matrices) total += reduced(matrix / parts);
+  for (const double scale : s.scales) total += reduced(scale);
+  return total / static_cast<double>(task.accumulate);
 }
 
 // Replicas lie far apart, the devices of one replica together.
@@ -92,8 +103,7 @@ LayerTotals megatron(const Sizes& s, const PrimeparTask& task, const PrimeparMac
   } else {
     cost.all_reduce = 4 * net.all_reduce(activation, group, machine.span());
   }
-  cost.gradient_reduce = per_micro_batch(
-      net.all_reduce((s.weights / t + s.norms) * s.element, replicas, machine.span()), task);
+  cost.gradient_reduce = gradient_reduce(s, t, replicas, task, machine);
   cost.states = (s.weights / t + s.norms) * kStateBytes;
   cost.stash = s.element * s.tokens / d * (4 * s.hidden / (sequence ? t : 1) + s.inner_width / t);
   cost.workspace = tensor > 1 ? activation : 0;
@@ -112,8 +122,7 @@ LayerTotals summa(const Sizes& s, const PrimeparTask& task, const PrimeparMachin
   const double weights = s.weights / q * s.element;
   cost.all_reduce = 3 * (net.all_gather(panels, row, machine.span()) +
                          net.all_gather(weights, column, machine.span()));
-  cost.gradient_reduce =
-      per_micro_batch(net.all_reduce(s.weights / p * s.element, replicas, machine.span()), task);
+  cost.gradient_reduce = gradient_reduce(s, p, replicas, task, machine);
   cost.states = (s.weights / p + s.norms / q) * kStateBytes;
   cost.stash = s.element * s.tokens / d * (4 * s.hidden + s.inner_width) / p;
   cost.workspace = s.widest / p * s.element;

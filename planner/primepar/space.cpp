@@ -23,10 +23,14 @@ std::vector<Rotation> rotations_of(PrimeparVariant variant) {
   return {};
 }
 
-// The residual stream of the mirrored pair stays skewed between operators.
-std::vector<Rotation> skews_of(PrimeparVariant variant) {
-  if (variant != PrimeparVariant::plus_minus) return {};
-  return {Rotation::minus};
+// Under the mirrored pair the residual stream may stay skewed between operators, and may be copied
+// as Megatron copies it; the paper has neither.
+std::vector<Partition> elementwise_partitions(int bits, PrimeparVariant variant) {
+  if (variant != PrimeparVariant::plus_minus) return partitions(bits, kElementwiseDims, {});
+  constexpr Rotation kSkew[] = {Rotation::minus};
+  std::vector<Partition> all = partitions(bits, kElementwiseDims, kSkew);
+  std::ranges::move(copied_partitions(bits), std::back_inserter(all));
+  return all;
 }
 
 std::vector<Partition> all_partitions(const Operator& op, int bits, PrimeparVariant variant) {
@@ -36,7 +40,7 @@ std::vector<Partition> all_partitions(const Operator& op, int bits, PrimeparVari
     case OperatorKind::add:
     case OperatorKind::norm:
     case OperatorKind::activation:
-      return partitions(bits, kElementwiseDims, skews_of(variant));
+      return elementwise_partitions(bits, variant);
     case OperatorKind::scores:
     case OperatorKind::values:
       return partitions(bits, kAttentionDims, {});
@@ -70,6 +74,8 @@ PrimeparSpace::PrimeparSpace(const PrimeparTask& task, const PrimeparMachine& ma
     if (variant == PrimeparVariant::plus_minus)
       for (Partition& p : states)
         if (Partition other = with_sample_rows(p); divides(other, op, task_)) p = std::move(other);
+    std::ranges::sort(states);
+    states.erase(std::unique(states.begin(), states.end()), states.end());
     std::erase_if(states, [&](const Partition& p) { return !divides(p, op, task_); });
     if (states.empty())
       throw Error(
