@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "planner/core/error.h"
 
@@ -111,21 +113,40 @@ PortStates Redistribution::states_of(const Operator& op, Port port,
   return result;
 }
 
+double Redistribution::one_way(int from, int to) const {
+  return seconds(
+      sources_[static_cast<std::size_t>(from)].to(layouts_[static_cast<std::size_t>(to)]),
+      machine_);
+}
+
+float Redistribution::there_and_back(int a, int b) {
+  const auto low = static_cast<std::size_t>(std::min(a, b));
+  const auto high = static_cast<std::size_t>(std::max(a, b));
+  if (round_trips_.size() <= high) round_trips_.resize(layouts_.size());
+  std::vector<float>& row = round_trips_[high];
+  if (row.empty()) row.resize(high + 1, std::numeric_limits<float>::quiet_NaN());
+  float& trip = row[low];
+  if (std::isnan(trip)) trip = static_cast<float>(one_way(a, b) + one_way(b, a));
+  return trip;
+}
+
 const CostTable<float>& Redistribution::table(const PortStates& from, const PortStates& to) {
   auto& slot = tables_[{from.kinds, to.kinds}];
   if (slot) return *slot;
   slot = std::make_unique<CostTable<float>>(from.kinds.size(), to.kinds.size());
-  const auto at = [](const auto& list, int id) -> const auto& {
-    return list[static_cast<std::size_t>(id)];
-  };
-  for (std::size_t i = 0; i < from.kinds.size(); ++i) {
-    const auto [out, gradient_out] = at(kinds_, from.kinds[i]);
+  // A tile of producers stays in the cache while all consumers pass.
+  constexpr std::size_t kTile = 32;
+  for (std::size_t begin = 0; begin < from.kinds.size(); begin += kTile) {
+    const std::size_t end = std::min(begin + kTile, from.kinds.size());
     for (std::size_t j = 0; j < to.kinds.size(); ++j) {
-      const auto [in, gradient_in] = at(kinds_, to.kinds[j]);
-      const double forward = seconds(at(sources_, out).to(at(layouts_, in)), machine_);
-      const double backward =
-          seconds(at(sources_, gradient_in).to(at(layouts_, gradient_out)), machine_);
-      (*slot)(i, j) = static_cast<float>(forward + backward);
+      const auto [in, gradient_in] = kinds_[static_cast<std::size_t>(to.kinds[j])];
+      for (std::size_t i = begin; i < end; ++i) {
+        const auto [out, gradient_out] = kinds_[static_cast<std::size_t>(from.kinds[i])];
+        const bool alike = in == gradient_in && out == gradient_out;
+        (*slot)(i, j) =
+            alike ? there_and_back(out, in)
+                  : static_cast<float>(one_way(out, in) + one_way(gradient_in, gradient_out));
+      }
     }
   }
   return *slot;

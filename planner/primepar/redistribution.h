@@ -43,13 +43,17 @@ class Redistribution {
 
  private:
   int layout_id(Layout layout);
+  double one_way(int from, int to) const;
+  // To the other layout and back: what most tables are made of, each pair in several of them.
+  float there_and_back(int a, int b);
 
   const PrimeparMachine& machine_;
   std::map<Layout, int> ids_;
   std::vector<Layout> layouts_;
   std::vector<MovementSource> sources_;
   std::map<std::pair<int, int>, int> kind_ids_;
-  std::vector<std::pair<int, int>> kinds_;  // forward and backward layout
+  std::vector<std::pair<int, int>> kinds_;       // forward and backward layout
+  std::vector<std::vector<float>> round_trips_;  // [larger id][smaller id], NaN where not asked yet
   std::map<std::pair<std::vector<int>, std::vector<int>>, std::unique_ptr<CostTable<float>>>
       tables_;
 };

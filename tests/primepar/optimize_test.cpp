@@ -76,6 +76,64 @@ TEST(Optimize, ThePairIsNeverBehindMegatron) {
     }
 }
 
+// The state with this text.
+std::size_t state_named(const PrimeparSpace& space, std::size_t op, const std::string& text) {
+  const std::vector<Partition>& states = space.states(op);
+  const Letters letters = letters_of(space.graph().operators[op].kind);
+  const auto found =
+      std::ranges::find_if(states, [&](const Partition& p) { return text_of(p, letters) == text; });
+  if (found != states.end()) return static_cast<std::size_t>(found - states.begin());
+  ADD_FAILURE() << "there is no state " << text;
+  return 0;
+}
+
+// Megatron is one of the pair's assignments, and costs there what its closed form says.
+TEST(Space, HoldsMegatronAtItsOwnPrice) {
+  const PrimeparMachine machine(v100s(8), Precision::fp32);
+  const PrimeparTask task = task_of("llama2-70b");
+  const PrimeparSpace space(task, machine, PrimeparVariant::plus_minus);
+  const char* const kPlan[] = {"{B, R, R}", "{B, R, R}", "{B, K, K}", "{B, H, H}", "{B, H, H}",
+                               "{B, H, H}", "{B, N, N}", "{B, R, R}", "{B, R, R}", "{B, K, K}",
+                               "{B, D, D}", "{B, N, N}", "{B, R, R}"};
+  std::vector<std::size_t> states;
+  LayerTotals sum;
+  for (std::size_t op = 0; op < std::size(kPlan); ++op) {
+    states.push_back(state_named(space, op, kPlan[op]));
+    if (op == 0) continue;
+    const OperatorCost& cost = space.cost(op, states.back());
+    sum.compute += cost.compute;
+    sum.all_reduce += cost.all_reduce;
+    sum.gradient_reduce += cost.gradient_reduce;
+    sum.states += cost.states;
+    sum.stash += cost.stash;
+    sum.workspace = std::max(sum.workspace, cost.workspace);
+  }
+  for (std::size_t e = 0; e < space.graph().edges.size(); ++e)
+    sum.redistribute +=
+        space.redistribute(e, states[static_cast<std::size_t>(space.graph().edges[e].from)],
+                           states[static_cast<std::size_t>(space.graph().edges[e].to)]);
+  EXPECT_EQ(sum.redistribute, 0);
+  const auto plans = scheme_plans(Scheme::megatron, task, machine);
+  const auto megatron = std::ranges::find(plans, 2, &SchemePlan::data);
+  ASSERT_NE(megatron, plans.end());
+  const LayerTotals& closed = megatron->totals;
+  EXPECT_NEAR(sum.compute, closed.compute, 1e-9);
+  EXPECT_NEAR(sum.all_reduce, closed.all_reduce, 1e-9);
+  EXPECT_NEAR(sum.gradient_reduce, closed.gradient_reduce, 1e-9);
+  EXPECT_DOUBLE_EQ(sum.states, closed.states);
+  EXPECT_DOUBLE_EQ(sum.stash, closed.stash);
+  EXPECT_DOUBLE_EQ(sum.workspace, closed.workspace);
+}
+
+TEST(Optimize, ThePairCopiesTheResidualStreamAcrossNodesAndSkewsItInside) {
+  const PrimeparMachine machine(v100s(8), Precision::fp32);
+  const PrimeparSpace space(task_of("opt-175b"), machine, PrimeparVariant::plus_minus);
+  auto plan = partitions_of(space, optimize(space, 0).plan);
+  EXPECT_EQ(plan["add"], "{R, skew2×2/B}");
+  EXPECT_EQ(plan["fc1"], "{K, P⁺2×2/B}");
+  EXPECT_EQ(plan["fc2"], "{N, P⁻2×2/B}");
+}
+
 // Every assignment of a layer on two devices: some nine million.
 TEST(Optimize, EqualsBruteForceOnTwoDevices) {
   const PrimeparMachine machine(round_cluster(1, 2), Precision::fp32, kAllOfThePeak);
@@ -185,6 +243,23 @@ TEST(Pareto, PointsOfABoundaryDoNotBeatOneAnotherAndHoldTheFastest) {
   };
   const auto [least, most] = std::ranges::minmax_element(points, {}, memory);
   EXPECT_LT(memory(*least), memory(*most)) << "a price on memory buys less of it";
+}
+
+TEST(Pareto, LessOfAnyKindOfMemoryIsWorthKeeping) {
+  const auto point = [](double compute, double states, double stash, double workspace) {
+    ParetoPoint p;
+    p.plan.totals.compute = compute;
+    p.plan.totals.states = states;
+    p.plan.totals.stash = stash;
+    p.plan.totals.workspace = workspace;
+    return p;
+  };
+  const std::vector<ParetoPoint> left =
+      best_of_boundaries({point(5, 9, 9, 5), point(1, 9, 9, 9), point(2, 9, 9, 8),
+                          point(3, 9, 8, 9), point(4, 8, 9, 9), point(6, 9, 9, 8)});
+  std::vector<double> times;
+  for (const ParetoPoint& p : left) times.push_back(p.plan.totals.time());
+  EXPECT_EQ(times, std::vector<double>({1, 2, 3, 4, 5}));
 }
 
 TEST(Schemes, MegatronsLayerIsTheClosedForm) {
