@@ -12,6 +12,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 GPUS = [4, 8, 16, 32]
@@ -30,14 +31,27 @@ GLOBAL_BATCH = 64  # of the 3D comparison
 
 
 class Runner:
-    def __init__(self, braid, configs):
-        self.braid, self.configs, self.cache = braid, configs, {}
+    """Runs `braid primepar`, each question once."""
+
+    def __init__(self, braid, configs, scratch):
+        self.braid, self.configs, self.scratch, self.cache = braid, configs, scratch, {}
+
+    def slower_network(self, divisor):
+        """The paper's cluster with a part of its network's bandwidth."""
+        cluster = json.loads(self.cluster("v100-32g-8x4").read_text(encoding="utf-8"))
+        cluster["network"]["bandwidth"] = 3.125e9 / divisor
+        (self.scratch / f"slower-{divisor}.json").write_text(json.dumps(cluster), encoding="utf-8")
+        return f"slower-{divisor}"
+
+    def cluster(self, name):
+        mine = self.scratch / f"{name}.json"
+        return mine if mine.exists() else Path(self.configs) / "clusters" / f"{name}.json"
 
     def __call__(self, model, devices, variant, batch=8, accumulate=1, cluster="v100-32g-8x4", pareto=False):
         key = (model, devices, variant, batch, accumulate, cluster, pareto)
         if key not in self.cache:
             command = [self.braid, "primepar", "--model", f"{self.configs}/models/{model}.json", "--cluster",
-                       f"{self.configs}/clusters/{cluster}.json", "--devices", str(devices), "--batch",
+                       str(self.cluster(cluster)), "--devices", str(devices), "--batch",
                        str(batch), "--accumulate", str(accumulate), "--seq", "2048", "--precision", "fp32",
                        "--variant", variant, "--format", "json"] + (["--pareto"] if pareto else [])
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -146,6 +160,27 @@ def batches(run):
             print(f"| {name} | {gpus} | " + " | ".join(cells) + " |", flush=True)
 
 
+def links(run):
+    divisors = [1, 2, 4, 8]
+    print("| model | GPUs | paper | " +
+          " | ".join(f"{100 / d:g} Gb/s: published, P⁺/P⁻" for d in divisors) + " |")
+    print("|---|---|---|---|---|---|---|")
+    for name, model, figures, _ in MODELS:
+        if model not in ("opt-175b", "llama2-70b", "bloom-176b"):
+            continue
+        for gpus, (speed, _) in list(zip(GPUS, figures))[1:]:
+            cells = []
+            for divisor in divisors:
+                cluster = run.slower_network(divisor)
+                both = []
+                for variant in VARIANTS:
+                    answer = run(model, gpus, variant, cluster=cluster)
+                    best = min(megatron(answer), key=lambda s: seconds(s["layer"]))
+                    both.append(f"{seconds(best['layer']) / seconds(answer['layer']):.2f}")
+                cells.append(", ".join(both))
+            print(f"| {name} | {gpus} | {speed:.2f} | " + " | ".join(cells) + " |", flush=True)
+
+
 def search_times(run, failures):
     print("| model | GPUs | paper | P as published | P⁺/P⁻ |")
     print("|---|---|---|---|---|")
@@ -167,14 +202,17 @@ def main():
     parser.add_argument("braid", nargs="?", default="build/braid")
     parser.add_argument("--configs", default=str(Path(__file__).resolve().parent.parent / "configs"))
     args = parser.parse_args()
-    run, failures = Runner(args.braid, args.configs), []
-    for title, table in (("Search times", lambda: search_times(run, failures)),
-                         ("The 24 cases", lambda: cases(run, failures)),
-                         ("By batch, P⁺/P⁻ against the fastest Megatron", lambda: batches(run)),
-                         ("3D parallelism on 32 GPUs", lambda: three_d(run))):
-        print(f"### {title}\n")
-        table()
-        print()
+    failures = []
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Runner(args.braid, args.configs, Path(scratch))
+        for title, table in (("Search times", lambda: search_times(run, failures)),
+                             ("The 24 cases", lambda: cases(run, failures)),
+                             ("Speed by batch, P⁺/P⁻", lambda: batches(run)),
+                             ("Speed by network", lambda: links(run)),
+                             ("3D parallelism on 32 GPUs", lambda: three_d(run))):
+            print(f"### {title}\n")
+            table()
+            print()
     for failure in failures:
         print("FAILED", failure)
     return 1 if failures else 0
