@@ -2,8 +2,8 @@
 """PrimePar's own cases on its own cluster: primepar_cases.py BRAID. Prints the tables of docs/primepar.md.
 
 Six models on 4, 8, 16 and 32 V100s: predicted speed and memory against the fastest Megatron plan, beside what
-the paper measured; 3D parallelism on 32; how long each search took. One set of assumptions holds for all cases:
-fp32, 8 samples of 2048 tokens, no price on memory. Fails where a search takes longer than the paper's did, or
+the paper measured; the same by batch and by network; 3D parallelism on 32; how long each search took. One set of
+assumptions holds for all cases: fp32, 8 samples of 2048 tokens, no price on memory. Fails where a search takes longer than the paper's did, or
 the pair P+/P- is slower than Megatron, whose plans its space holds.
 """
 
@@ -27,7 +27,7 @@ MODELS = [  # name, file, the paper's (speed, memory in %) on 4, 8, 16 and 32 GP
 PAPER_MS = {"OPT": [85, 87, 171, 5357], "Llama2": [87, 89, 186, 6070], "BLOOM": [85, 80, 166, 4153]}
 VARIANTS = ["paper", "plus_minus"]
 DEVICE_MEMORY = 32 * 2**30
-GLOBAL_BATCH = 64  # of the 3D comparison
+GLOBAL_BATCHES = [8, 64]  # samples of an iteration in the 3D comparison
 
 
 class Runner:
@@ -47,13 +47,13 @@ class Runner:
         mine = self.scratch / f"{name}.json"
         return mine if mine.exists() else Path(self.configs) / "clusters" / f"{name}.json"
 
-    def __call__(self, model, devices, variant, batch=8, accumulate=1, cluster="v100-32g-8x4", pareto=False):
-        key = (model, devices, variant, batch, accumulate, cluster, pareto)
+    def __call__(self, model, devices, variant, batch=8, accumulate=1, cluster="v100-32g-8x4", *flags):
+        key = (model, devices, variant, batch, accumulate, cluster, flags)
         if key not in self.cache:
             command = [self.braid, "primepar", "--model", f"{self.configs}/models/{model}.json", "--cluster",
                        str(self.cluster(cluster)), "--devices", str(devices), "--batch",
                        str(batch), "--accumulate", str(accumulate), "--seq", "2048", "--precision", "fp32",
-                       "--variant", variant, "--format", "json"] + (["--pareto"] if pareto else [])
+                       "--variant", variant, "--format", "json", *flags]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 sys.exit(f"{' '.join(command)}\n{done.stderr}")
@@ -84,7 +84,7 @@ def unlimited(run, model, gpus, variant):
 
 def within_memory(run, model, gpus, variant):
     """The same where both must fit into 32 GiB, with as many layers as some Megatron plan can hold."""
-    answer = run(model, gpus, variant, pareto=True)
+    answer = run(model, gpus, variant, 8, 1, "v100-32g-8x4", "--pareto")
     plans = megatron(answer)
     layers = answer["layers"]
     while layers > 1 and not any(memory(s["layer"], layers) <= DEVICE_MEMORY for s in plans):
@@ -123,28 +123,34 @@ def pipelined(layer, layers, stages, micro_batches):
     return held * ((micro_batches + stages - 1) * step + micro_batches * layer["gradient_reduce"])
 
 
+def fastest_pipelines(run, model, global_batch):
+    """The fastest Megatron in 3D, and the fastest of each variant: (seconds, stages, split, micro-batch)."""
+    theirs, ours = [], {variant: [] for variant in VARIANTS}
+    for stages in (1, 2, 4, 8, 16):
+        for batch in (1, 2, 4, 8, 16, 32):
+            if batch > global_batch:
+                continue
+            micro_batches = global_batch // batch
+            for variant in VARIANTS:
+                answer = run(model, 32 // stages, variant, batch, micro_batches)
+                time = pipelined(answer["layer"], answer["layers"], stages, micro_batches)
+                ours[variant].append((time, stages, batch))
+            for plan in megatron(answer):
+                time = pipelined(plan["layer"], answer["layers"], stages, micro_batches)
+                theirs.append((time, stages, plan["data"], plan["inner"], batch))
+    return min(theirs), {variant: min(found) for variant, found in ours.items()}
+
+
 def three_d(run):
-    print(f"| model | paper | Megatron: pipeline × data × tensor, micro-batch | P as published | P⁺/P⁻ | "
-          "pipeline and micro-batch of P⁺/P⁻ |")
-    print("|---|---|---|---|---|---|")
+    print("| model | paper | samples | Megatron: pipeline × data × tensor, micro-batch | P as published | P⁺/P⁻ | "
+          "stages and micro-batch of P⁺/P⁻ |")
+    print("|---|---|---|---|---|---|---|")
     for name, model, _, paper in MODELS:
-        theirs, ours = None, dict.fromkeys(VARIANTS)
-        for stages in (1, 2, 4, 8, 16):
-            for batch in (1, 2, 4, 8, 16, 32):
-                micro_batches = GLOBAL_BATCH // batch
-                for variant in VARIANTS:
-                    answer = run(model, 32 // stages, variant, batch, micro_batches)
-                    time = pipelined(answer["layer"], answer["layers"], stages, micro_batches)
-                    if ours[variant] is None or time < ours[variant][0]:
-                        ours[variant] = (time, stages, batch)
-                for plan in megatron(answer):
-                    time = pipelined(plan["layer"], answer["layers"], stages, micro_batches)
-                    if theirs is None or time < theirs[0]:
-                        theirs = (time, stages, plan["data"], plan["inner"], batch)
-        time, stages, data, tensor, batch = theirs
-        pair = ours["plus_minus"]
-        print(f"| {name} | {paper} | {stages} × {data} × {tensor}, {batch} | {time / ours['paper'][0]:.2f} | "
-              f"{time / pair[0]:.2f} | {pair[1]}, {pair[2]} |", flush=True)
+        for global_batch in GLOBAL_BATCHES:
+            (time, stages, data, tensor, batch), ours = fastest_pipelines(run, model, global_batch)
+            pair = ours["plus_minus"]
+            print(f"| {name} | {paper} | {global_batch} | {stages} × {data} × {tensor}, {batch} | "
+                  f"{time / ours['paper'][0]:.2f} | {time / pair[0]:.2f} | {pair[1]}, {pair[2]} |", flush=True)
 
 
 def batches(run):
@@ -161,20 +167,19 @@ def batches(run):
 
 
 def links(run):
-    divisors = [1, 2, 4, 8]
-    print("| model | GPUs | paper | " +
-          " | ".join(f"{100 / d:g} Gb/s: published, P⁺/P⁻" for d in divisors) + " |")
-    print("|---|---|---|---|---|---|---|")
+    """Speeds of both variants under other networks; the last column lets no group use several ports."""
+    networks = [(1, ()), (2, ()), (4, ()), (1, ("--one-port",)), (2, ("--one-port",))]
+    titles = [f"{100 / divisor:g} Gb/s{', one port' if flags else ''}" for divisor, flags in networks]
+    print("| model | GPUs | paper | " + " | ".join(titles) + " |")
+    print("|---|---|---|" + "---|" * len(networks))
     for name, model, figures, _ in MODELS:
-        if model not in ("opt-175b", "llama2-70b", "bloom-176b"):
-            continue
         for gpus, (speed, _) in list(zip(GPUS, figures))[1:]:
             cells = []
-            for divisor in divisors:
+            for divisor, flags in networks:
                 cluster = run.slower_network(divisor)
                 both = []
                 for variant in VARIANTS:
-                    answer = run(model, gpus, variant, cluster=cluster)
+                    answer = run(model, gpus, variant, 8, 1, cluster, *flags)
                     best = min(megatron(answer), key=lambda s: seconds(s["layer"]))
                     both.append(f"{seconds(best['layer']) / seconds(answer['layer']):.2f}")
                 cells.append(", ".join(both))
@@ -191,7 +196,7 @@ def search_times(run, failures):
             if max(taken) >= limit:
                 failures.append(f"{name} on {gpus}: searched {max(taken):.0f} ms, the paper {limit} ms")
             print(f"| {name} | {gpus} | {limit} ms | {taken[0]:.1f} ms | {taken[1]:.1f} ms |", flush=True)
-    taken = [run("opt-175b", 64, v, cluster="h200-32x8")["search_seconds"] for v in VARIANTS]
+    taken = [run("opt-175b", 64, v, 8, 1, "h200-32x8")["search_seconds"] for v in VARIANTS]
     if max(taken) >= 30:
         failures.append(f"64 devices: searched {max(taken):.1f} s")
     print(f"| OPT 175B | 64 H200s | – | {taken[0]:.1f} s | {taken[1]:.1f} s |")

@@ -21,6 +21,7 @@ struct PrimeparFlags {
   std::string variant = "plus_minus";
   std::string format = "text";
   bool pareto = false;
+  bool one_port = false;
 };
 
 constexpr PrimeparVariant kVariants[] = {PrimeparVariant::paper, PrimeparVariant::plus_minus,
@@ -66,7 +67,8 @@ int run_primepar(const PrimeparFlags& flags) {
   if (layers) answer.task.layers = static_cast<int>(*layers);
 
   const auto start = std::chrono::steady_clock::now();
-  const PrimeparMachine machine(task.cluster, precision);
+  const PrimeparMachine machine(task.cluster, precision, {},
+                                flags.one_port ? NetworkShare::of_one : NetworkShare::of_members);
   const PrimeparSpace space(answer.task, machine, answer.variant);
   answer.result = optimize(space, answer.alpha);
   answer.search_seconds = seconds_since(start);
@@ -107,6 +109,9 @@ void add_primepar(CLI::App& app, Run& run) {
   option("--alpha", flags->alpha, "X", "price of memory: seconds a gigabyte (default 0)");
   verb->add_flag("--pareto", flags->pareto,
                  "sweep the price of memory: plans that nothing beats in time and memory");
+  verb->add_flag("--one-port", flags->one_port,
+                 "a collective across nodes gets one device's share of the network, not the shares "
+                 "of all its members in a node");
   option("--format", flags->format, "NAME", "text (default) or json");
   verb->footer(
       "\nExample:\n"

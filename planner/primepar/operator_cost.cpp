@@ -178,8 +178,11 @@ OperatorCost attention_cost(const Operator& op, const Partition& p, const Primep
 }  // namespace
 
 PrimeparMachine::PrimeparMachine(const Cluster& cluster, Precision precision,
-                                 const Assumptions& assumptions)
-    : cluster_(checked(cluster)), network_(cluster_, nullptr, assumptions.link_efficiency) {
+                                 const Assumptions& assumptions, NetworkShare share,
+                                 const Profile* profile)
+    : cluster_(checked(cluster)),
+      network_(cluster_, profile, assumptions.link_efficiency),
+      share_(share) {
   bits_ = log2_of(cluster.num_devices());
   width_ = std::min(cluster.node_width(), cluster.num_devices());
   in_node_bits_ = log2_of(width_);
@@ -201,7 +204,25 @@ double PrimeparMachine::all_reduce(double bytes, const std::vector<int>& group_b
   // Groups are strided here, and only how many members share a node matters to a link.
   const bool across = inside < static_cast<int>(group_bits.size());
   const GroupShape shape{size, across ? width_ >> inside : 1};
-  return network_.all_reduce(bytes, shape, span());
+  return all_reduce(bytes, shape);
+}
+
+GroupShape PrimeparMachine::shared(GroupShape group) const {
+  const bool across = group.size * group.stride > width_;
+  if (share_ == NetworkShare::of_one && across) group.stride = std::max(group.stride, width_);
+  return group;
+}
+
+double PrimeparMachine::all_reduce(double bytes, GroupShape group) const {
+  return network_.all_reduce(bytes, shared(group), span());
+}
+
+double PrimeparMachine::all_gather(double bytes, GroupShape group) const {
+  return network_.all_gather(bytes, shared(group), span());
+}
+
+double PrimeparMachine::reduce_scatter(double bytes, GroupShape group) const {
+  return network_.reduce_scatter(bytes, shared(group), span());
 }
 
 double PrimeparMachine::transfer(double bytes, bool across) const {

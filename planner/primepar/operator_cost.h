@@ -25,12 +25,19 @@ struct OperatorCost {
   double exposed() const { return ring_exposed + all_reduce + gradient_reduce; }
 };
 
-// 2^bits devices, the first bits choosing the node. A profile replaces assumed links by measured
-// ones.
+// What a collective that crosses nodes gets of the network.
+enum class NetworkShare {
+  of_members,  // the shares of all its members in a node: rings enter through each of them
+  of_one,      // one device's share, however many there are
+};
+
+// 2^bits devices, the first bits choosing the node. A profile's collectives take the place of the
+// cluster's links; products and memory traffic run at assumed shares of the device's peaks.
 class PrimeparMachine {
  public:
   // Throws Error where the devices are no power of two up to 64, or nodes differ or cut a bit.
-  PrimeparMachine(const Cluster& cluster, Precision precision, const Assumptions& assumptions = {});
+  PrimeparMachine(const Cluster& cluster, Precision precision, const Assumptions& assumptions = {},
+                  NetworkShare share = NetworkShare::of_members, const Profile* profile = nullptr);
   PrimeparMachine(const PrimeparMachine&) = delete;
   PrimeparMachine& operator=(const PrimeparMachine&) = delete;
 
@@ -44,17 +51,23 @@ class PrimeparMachine {
 
   // A group of the devices that differ in these bits only.
   double all_reduce(double bytes, const std::vector<int>& group_bits) const;
+  // The same for strided groups.
+  double all_reduce(double bytes, GroupShape group) const;
+  double all_gather(double bytes, GroupShape group) const;
+  double reduce_scatter(double bytes, GroupShape group) const;
   // One device to another, all at once.
   double transfer(double bytes, bool across) const;
   // Seconds a byte that comes from inside the node, or from another.
   double near_byte() const { return near_byte_; }
   double far_byte() const { return far_byte_; }
-  const Network& network() const { return network_; }
-  DeviceSpan span() const { return {0, devices()}; }
 
  private:
+  DeviceSpan span() const { return {0, devices()}; }
+  GroupShape shared(GroupShape group) const;
+
   Cluster cluster_;
   Network network_;
+  NetworkShare share_;
   int bits_ = 0, in_node_bits_ = 0, width_ = 1;
   double matmul_flops_, attention_flops_, memory_bandwidth_;
   double near_byte_ = 0, far_byte_ = 0;

@@ -78,7 +78,7 @@ double compute(const Sizes& s, const PrimeparMachine& machine, double residual_s
 double gradient_reduce(const Sizes& s, double parts, GroupShape replicas, const PrimeparTask& task,
                        const PrimeparMachine& machine) {
   const auto reduced = [&](double parameters) {
-    return machine.network().all_reduce(parameters * s.element, replicas, machine.span());
+    return machine.all_reduce(parameters * s.element, replicas);
   };
   double total = 0;
   for (const double matrix : s.matrices) total += reduced(matrix / parts);
@@ -89,7 +89,6 @@ double gradient_reduce(const Sizes& s, double parts, GroupShape replicas, const 
 // Replicas lie far apart, the devices of one replica together.
 LayerTotals megatron(const Sizes& s, const PrimeparTask& task, const PrimeparMachine& machine,
                      int data, int tensor, bool sequence) {
-  const Network& net = machine.network();
   const GroupShape group{tensor, 1}, replicas{data, tensor};
   const double d = data, t = tensor;
   const double activation = s.tokens / d * s.hidden * s.element;
@@ -98,10 +97,10 @@ LayerTotals megatron(const Sizes& s, const PrimeparTask& task, const PrimeparMac
   if (sequence) {
     // Forward gathers twice and scatters twice, backward the reverse, and the two inputs that are
     // kept in parts are gathered again for the weights' gradients.
-    cost.all_reduce = 6 * net.all_gather(activation, group, machine.span()) +
-                      4 * net.reduce_scatter(activation, group, machine.span());
+    cost.all_reduce =
+        6 * machine.all_gather(activation, group) + 4 * machine.reduce_scatter(activation, group);
   } else {
-    cost.all_reduce = 4 * net.all_reduce(activation, group, machine.span());
+    cost.all_reduce = 4 * machine.all_reduce(activation, group);
   }
   cost.gradient_reduce = gradient_reduce(s, t, replicas, task, machine);
   cost.states = (s.weights / t + s.norms) * kStateBytes;
@@ -112,7 +111,6 @@ LayerTotals megatron(const Sizes& s, const PrimeparTask& task, const PrimeparMac
 
 LayerTotals summa(const Sizes& s, const PrimeparTask& task, const PrimeparMachine& machine,
                   int data, int q) {
-  const Network& net = machine.network();
   const GroupShape row{q, 1}, column{q, q}, replicas{data, q * q};
   const double d = data, p = static_cast<double>(q) * q;
   LayerTotals cost;
@@ -120,8 +118,7 @@ LayerTotals summa(const Sizes& s, const PrimeparTask& task, const PrimeparMachin
   // In each of the three products activations travel along rows and weights along columns.
   const double panels = s.tokens / d * s.inputs / q * s.element;
   const double weights = s.weights / q * s.element;
-  cost.all_reduce = 3 * (net.all_gather(panels, row, machine.span()) +
-                         net.all_gather(weights, column, machine.span()));
+  cost.all_reduce = 3 * (machine.all_gather(panels, row) + machine.all_gather(weights, column));
   cost.gradient_reduce = gradient_reduce(s, p, replicas, task, machine);
   cost.states = (s.weights / p + s.norms / q) * kStateBytes;
   cost.stash = s.element * s.tokens / d * (4 * s.hidden + s.inner_width) / p;
@@ -130,14 +127,12 @@ LayerTotals summa(const Sizes& s, const PrimeparTask& task, const PrimeparMachin
 }
 
 LayerTotals zero3(const Sizes& s, const PrimeparMachine& machine) {
-  const Network& net = machine.network();
   const int n = machine.devices();
   const GroupShape all{n, 1};
   const double weights = (s.weights + s.norms) * s.element;
   LayerTotals cost;
   cost.compute = compute(s, machine, 1.0 / n);
-  const double moved = 2 * net.all_gather(weights, all, machine.span()) +
-                       net.reduce_scatter(weights, all, machine.span());
+  const double moved = 2 * machine.all_gather(weights, all) + machine.reduce_scatter(weights, all);
   cost.ring_hidden = std::min(cost.compute, moved);
   cost.ring_exposed = moved - cost.ring_hidden;
   cost.states = (s.weights + s.norms) / n * kStateBytes;

@@ -128,6 +128,27 @@ TEST(AttentionCost, KeyHeadsBeyondTheirNumberAreCopiesWhoseGradientsAreSummed) {
   EXPECT_EQ(operator_cost(scores, heads, task, machine).all_reduce, 0);
 }
 
+TEST(Machine, ACollectiveAcrossNodesUsesThePortsOfItsMembersOrOne) {
+  const PrimeparMachine members(round_cluster(2, 4), Precision::fp32, kAllOfThePeak);
+  const PrimeparMachine one(round_cluster(2, 4), Precision::fp32, kAllOfThePeak,
+                            NetworkShare::of_one);
+  struct Case {
+    const char* fact;
+    std::vector<int> bits;
+    double of_members, of_one;  // seconds of a gigabyte
+  };
+  const Case cases[] = {
+      {"inside a node there is no network", {1, 2}, 1.5 / 100, 1.5 / 100},
+      {"one member a node has one port either way", {0}, 1.0 / 10, 1.0 / 10},
+      {"two members a node have two", {0, 2}, 1.5 / 20, 1.5 / 10},
+      {"four have four", {0, 1, 2}, 1.75 / 40, 1.75 / 10},
+  };
+  for (const Case& c : cases) {
+    EXPECT_NEAR(members.all_reduce(1e9, c.bits), c.of_members, 1e-9) << c.fact;
+    EXPECT_NEAR(one.all_reduce(1e9, c.bits), c.of_one, 1e-9) << c.fact;
+  }
+}
+
 TEST(Machine, RefusesWhatHasNoDeviceBits) {
   const auto refused = [](const Cluster& cluster) {
     return mistake_of("a machine without device bits",

@@ -277,6 +277,23 @@ TEST(Schemes, MegatronsLayerIsTheClosedForm) {
   EXPECT_NEAR(data.gradient_reduce, 1.5 * (12 * h * h + 4 * h) * 4 / 100e9, 1e-12);
 }
 
+// Elements moved and bytes held by a GPT layer of h → 3h, h → h, h → 4h and 4h → h.
+TEST(Optimize, ThePairsLayerIsTheClosedForm) {
+  const PrimeparMachine machine(round_cluster(1, 4), Precision::fp32, kAllOfThePeak);
+  const PrimeparSpace space(round_task(), machine, PrimeparVariant::plus_minus);
+  const PrimeparPlan plan = optimize(space, 0).plan;
+  auto texts = partitions_of(space, plan);
+  ASSERT_EQ(texts["fc1"], "{P⁺2×2/B}");
+  ASSERT_EQ(texts["add"], "{skew2×2/B}");
+  const double t = 8192, h = 1024;
+  EXPECT_NEAR(plan.totals.ring_hidden, (32 * t * h + 24 * h * h) / 4 * 4 / 100e9, 1e-12);
+  EXPECT_EQ(plan.totals.ring_exposed, 0);
+  EXPECT_EQ(plan.totals.redistribute, 0);
+  EXPECT_DOUBLE_EQ(plan.totals.stash, 16 * t * h / 4 * 4);
+  EXPECT_DOUBLE_EQ(plan.totals.states, 16 * (12 * h * h / 4 + 4 * h / 2));
+  EXPECT_DOUBLE_EQ(plan.totals.workspace, (5 * t * h + 4 * h * h) / 4 * 4);
+}
+
 TEST(Schemes, TheOthersMoveWhatTheSpecificationCounts) {
   const PrimeparMachine machine(round_cluster(1, 4), Precision::fp32, kAllOfThePeak);
   const PrimeparTask task = round_task();
