@@ -2,9 +2,9 @@
 """PrimePar's own cases on its own cluster: primepar_cases.py BRAID. Prints the tables of docs/primepar.md.
 
 Six models on 4, 8, 16 and 32 V100s: predicted speed and memory against the fastest Megatron plan, beside what
-the paper measured; the same by batch and by network; 3D parallelism on 32; how long each search took. One set of
-assumptions holds for all cases: fp32, 8 samples of 2048 tokens, no price on memory. Fails where a search takes longer than the paper's did, or
-the pair P+/P- is slower than Megatron, whose plans its space holds.
+the paper measured; the same by batch and by network; 3D parallelism on 32; how long each search took. One set
+of assumptions holds for all cases: fp32, 8 samples of 2048 tokens, no price on memory. Fails where a search
+takes longer than the paper's did, or the pair P+/P- is slower than Megatron, whose plans its space holds.
 """
 
 import argparse

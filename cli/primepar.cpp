@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <memory>
 
 #include "cli/common.h"
@@ -74,8 +76,8 @@ int run_primepar(const PrimeparFlags& flags) {
   answer.search_seconds = seconds_since(start);
   answer.graph = space.graph();
   for (const Scheme scheme : kSchemes)
-    for (SchemePlan& plan : scheme_plans(scheme, answer.task, machine))
-      answer.schemes.push_back(std::move(plan));
+    std::ranges::copy(scheme_plans(scheme, answer.task, machine),
+                      std::back_inserter(answer.schemes));
   if (flags.pareto) answer.pareto = primepar_pareto(space, alpha_sweep(answer.result.plan.totals));
 
   if (format == Format::json) {

@@ -84,7 +84,7 @@ class SolvedAssignment::Builder {
     auto span = std::make_unique<Span>();
     span->from = from;
     span->to = from + 1;
-    const std::vector<Ticks>& second = problem_.nodes[static_cast<std::size_t>(from + 1)];
+    const std::vector<Ticks>& second = problem_.nodes[static_cast<std::size_t>(from) + 1];
     span->cost = Table32(states(from), second.size());
     for (std::size_t i = 0; i < span->cost.rows(); ++i)
       std::ranges::copy(second, span->cost.row(i));

@@ -53,8 +53,7 @@ struct Search {
 std::uint32_t count_plain(const Search& s) { return count(s); }
 #if defined(__x86_64__)
 [[gnu::target("avx2")]] std::uint32_t count_avx2(const Search& s) { return count(s); }
-[[gnu::target("avx512f,avx512vl,avx512bw,prefer-vector-width=512")]] std::uint32_t count_avx512(
-    const Search& s) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] std::uint32_t count_avx512(const Search& s) {
   return count(s);
 }
 using Counter = std::uint32_t (*)(const Search&);

@@ -92,8 +92,7 @@ template <class T>
   multiply(x);
 }
 template <class T>
-[[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]] void multiply_avx512(
-    const Operands<T>& x) {
+[[gnu::target("avx512f,avx512vl,avx512dq,avx512bw")]] void multiply_avx512(const Operands<T>& x) {
   multiply(x);
 }
 

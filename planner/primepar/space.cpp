@@ -126,7 +126,7 @@ Table32 PrimeparSpace::edge_table(std::size_t edge, double tick) const {
       for (std::size_t j = 0; j < table.columns(); ++j) sums[j] += scale * costs[flow.to[j]];
     }
     Ticks* row = table.row(i);
-    for (std::size_t j = 0; j < table.columns(); ++j) row[j] = static_cast<Ticks>(sums[j] + 0.5F);
+    for (std::size_t j = 0; j < table.columns(); ++j) row[j] = static_cast<Ticks>(sums[j]);
   }
   return table;
 }

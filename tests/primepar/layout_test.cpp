@@ -39,7 +39,8 @@ Movement element_by_element(const Partition& from, const Partition& to, int widt
   const int devices = 1 << from.bits();
   Movement total;
   constexpr int kStep = 8;  // one element of each block: axes are cut into eight at most here
-  const double share = 1.0 / ((kFine / kStep) * (kFine / kStep) * (kFine / kStep)) / devices;
+  constexpr int kParts = kFine / kStep;
+  const double share = 1.0 / (kParts * kParts * kParts) / devices;
   for (int d = 0; d < devices; ++d) {
     const Box want = box_of(to, d, Phase::forward, 0);
     for (int x = 0; x < kFine; x += kStep)

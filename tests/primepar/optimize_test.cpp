@@ -258,6 +258,7 @@ TEST(Pareto, LessOfAnyKindOfMemoryIsWorthKeeping) {
       best_of_boundaries({point(5, 9, 9, 5), point(1, 9, 9, 9), point(2, 9, 9, 8),
                           point(3, 9, 8, 9), point(4, 8, 9, 9), point(6, 9, 9, 8)});
   std::vector<double> times;
+  times.reserve(left.size());
   for (const ParetoPoint& p : left) times.push_back(p.plan.totals.time());
   EXPECT_EQ(times, std::vector<double>({1, 2, 3, 4, 5}));
 }
