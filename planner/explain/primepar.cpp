@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "planner/core/json.h"
 #include "planner/core/text.h"
