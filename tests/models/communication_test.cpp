@@ -128,7 +128,7 @@ class LonelyRank {
   }
   Volumes take() { return std::exchange(traffic_->by_kind, {}); }
   at::Tensor activation(const parallel::Site& site) const {
-    return at::empty({parallel::count(site.narrow_tokens), site.samples, site.shape.hidden},
+    return at::empty({parallel::count(site.narrow_tokens), site.samples, site.hidden()},
                      at::TensorOptions(numerics_.compute).device(at::kMeta));
   }
   static parallel::Feed feed(const parallel::Site& site) {
@@ -189,6 +189,8 @@ void expect_charged(const Plan& plan, int stage, int local, std::set<std::string
                  name_of(plan.precision));
     const Passes passes = rank.play(i);
     for (const auto& [kind, op] : kKinds) {
+      // Rows of a published square redistribute in turn, and all are charged for what one does.
+      if (kind == OperationKind::message && strategy.variant == SquareVariant::paper) continue;
       const Charge calls = charged(plan, stage, type, strategy, op, {.call = 1});
       const Charge bytes = charged(plan, stage, type, strategy, op, {.byte = 1});
       const auto of = [&kind = kind](const Volumes& volumes) {
@@ -225,10 +227,11 @@ TEST(Communication, IsChargedAsItIsDoneForRandomPlansOfEveryArchitecture) {
       if (HasFailure()) FAIL() << "seed " << seed;
     }
   }
-  for (const char* kind : {"block all_gather", "block reduce_scatter", "block all_to_all",
-                           "block message", "embedding all_gather", "embedding reduce_scatter",
-                           "head all_gather", "head reduce_scatter", "head all_reduce",
-                           "end all_reduce", "end all_gather", "end reduce_scatter"})
+  for (const char* kind :
+       {"block all_gather", "block reduce_scatter", "block all_to_all", "block message",
+        "block all_reduce", "embedding all_gather", "embedding reduce_scatter", "head all_gather",
+        "head reduce_scatter", "head all_reduce", "end all_reduce", "end all_gather",
+        "end reduce_scatter"})
     EXPECT_TRUE(seen.contains(kind)) << kind << " was in no plan";
 }
 

@@ -173,26 +173,41 @@ class PlanDice {
     }
   }
 
+  // Every kind and degree of tensor parallelism, and nothing else.
+  static std::vector<Strategy> tensor_strategies(int width) {
+    std::vector<Strategy> all;
+    for (int tp = 1; tp <= width; tp *= 2) {
+      all.push_back({.tp = tp});
+      if (tp > 1) all.push_back({.tp = tp, .tp_kind = TensorKind::ulysses});
+      for (const int side : {2, 4})
+        for (const SquareVariant variant : {SquareVariant::plus_minus, SquareVariant::paper})
+          if (tp % (side * side) == 0)
+            all.push_back({.tp = tp,
+                           .tp_kind = TensorKind::spatial_temporal,
+                           .square = side,
+                           .variant = variant});
+    }
+    return all;
+  }
+
   static std::vector<Strategy> strategies(const LayerShape& shape, int width,
                                           std::int64_t micro_batch) {
     std::vector<Strategy> legal;
-    for (int tp = 1; tp <= width; tp *= 2)
-      for (int cp = 1; tp * cp <= width; cp *= 2)
-        for (const TensorKind kind : {TensorKind::megatron, TensorKind::ulysses})
-          for (int zero = 0; zero < 4; ++zero)
-            for (int ep = 1; ep <= 8; ++ep)
-              for (const Recompute recompute :
-                   {Recompute::none, Recompute::selective, Recompute::full}) {
-                if (width % (tp * cp) != 0 || (tp == 1 && kind == TensorKind::ulysses)) continue;
-                const Strategy s{.tp = tp,
-                                 .tp_kind = kind,
-                                 .cp = cp,
-                                 .dp = width / tp / cp,
-                                 .zero = static_cast<Zero>(zero),
-                                 .ep = ep,
-                                 .recompute = recompute};
-                if (!strategy_fault(shape, s, micro_batch)) legal.push_back(s);
-              }
+    for (const Strategy& tensor : tensor_strategies(width))
+      for (int cp = 1; tensor.tp * cp <= width; cp *= 2)
+        for (int zero = 0; zero < 4; ++zero)
+          for (int ep = 1; ep <= 8; ++ep)
+            for (const Recompute recompute :
+                 {Recompute::none, Recompute::selective, Recompute::full}) {
+              if (width % (tensor.tp * cp) != 0) continue;
+              Strategy s = tensor;
+              s.cp = cp;
+              s.dp = width / tensor.tp / cp;
+              s.zero = static_cast<Zero>(zero);
+              s.ep = ep;
+              s.recompute = recompute;
+              if (!strategy_fault(shape, s, micro_batch)) legal.push_back(s);
+            }
     return legal;
   }
 
