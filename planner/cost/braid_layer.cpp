@@ -176,6 +176,7 @@ LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) 
   cost.time.backward_input_compute = work.compute.backward_input;
   cost.time.backward_weight_compute = work.compute.backward_weight;
   cost.time.recompute = work.compute.recompute;
+  if (s.tp_kind == TensorKind::spatial_temporal) add_up_in_square(work, cost.time);
   communicate(work, cost.time);
   synchronise(work, cost.time);
   cost.memory = memory(work);

@@ -63,6 +63,7 @@ class BraidModel final : public CostModel {
   double tied_elements(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
   void communicate(const Work& work, LayerTime& time) const;
   void communicate_in_square(const Work& work, LayerTime& time) const;
+  void add_up_in_square(const Work& work, LayerTime& time) const;
   void synchronise(const Work& work, LayerTime& time) const;
   LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work) const;

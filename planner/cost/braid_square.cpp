@@ -123,6 +123,23 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
       late * (w.compute.backward_input + w.compute.backward_weight + w.compute.recompute);
 }
 
+// Products of bf16 factors are made in fp32 and added to what earlier steps gave: bytes of each
+// element that is read or written beyond one product's.
+void BraidModel::add_up_in_square(const Work& w, LayerTime& time) const {
+  if (settings_.precision == Precision::fp32) return;
+  constexpr double kFirst = 4, kNext = 4 + 8 + 4, kLast = 4 + 8 + 2;
+  const double steps = w.strategy.square;
+  const double activation = kFirst + (steps - 2) * kNext + kLast;
+  const double rate = memory_rate(w.device);
+  for (const SquareProduct& p : square_products(w.facts.shape, w.strategy, w.samples)) {
+    const double forward = p.y * activation / rate;
+    time.forward_compute += forward;
+    time.backward_input_compute += p.x * activation / rate;
+    time.backward_weight_compute += p.matrix * (steps - 1) * kNext / rate;
+    if (w.strategy.recompute == Recompute::full) time.recompute += forward;
+  }
+}
+
 // Blocks on their way, a sum that is wider than the activations with the product that joins it, and
 // the keys of all rows with their gradients.
 double BraidModel::square_workspace(const Work& w) const {

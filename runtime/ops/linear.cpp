@@ -1,5 +1,6 @@
 #include "runtime/ops/linear.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
@@ -42,6 +43,18 @@ void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& righ
   } else {
     sum.addmm_(left.to(precision), right.to(precision));
   }
+}
+
+at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  const bool mixed = sum.scalar_type() != left.scalar_type();
+  if (!mixed || !left.is_cuda()) {
+    add_product(sum, left, right);
+    return sum.to(left.scalar_type());
+  }
+  // One pass over the two sums in place of one to add them and one to round.
+  at::Tensor result = at::empty(sum.sizes(), left.options());
+  at::add_out(result, sum, at::mm(left, right, sum.scalar_type()));
+  return result;
 }
 
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {

@@ -88,17 +88,17 @@ at::Tensor walk(const at::Tensor& x, Hop hop, const Site& site, std::string_view
   return arriving;
 }
 
-// Gives `multiply` the factors of every step; those of the next are under way meanwhile. Returns
-// the last ones.
+// Gives `multiply` the factors of every step, and whether it is the last one; those of the next are
+// under way meanwhile. Returns the last ones.
 template <class Multiply>
 Factors in_steps(Factors factors, const Hops& hops, const Site& site, std::string_view name,
                  Multiply multiply) {
   for (int step = 1; step < site.strategy.square; ++step) {
     Walking next(factors, hops, site, name);
-    multiply(factors);
+    multiply(factors, false);
     factors = next.wait();
   }
-  multiply(factors);
+  multiply(factors, true);
   return factors;
 }
 
@@ -108,9 +108,24 @@ at::Tensor shaped(const at::Tensor& rows, const at::Tensor& like) {
   return rows.view({like.size(0), like.size(1), rows.size(1)});
 }
 
-at::Tensor finished(const at::Tensor& sum, const at::Tensor& like) {
-  return shaped(sum.to(like.scalar_type()), like);
-}
+// The sum of all steps' products, rounded once with the last one.
+class StepSum {
+ public:
+  explicit StepSum(at::Tensor bias = {}) : bias_(std::move(bias)) {}
+  void add(const at::Tensor& left, const at::Tensor& right, bool last) {
+    if (!last) {
+      const bool first = !sum_.defined();
+      ops::add_product(sum_, left, right);
+      if (first && bias_.defined()) sum_.add_(bias_);
+    } else {
+      result_ = ops::last_product(sum_, left, right);
+    }
+  }
+  const at::Tensor& result() const { return result_; }
+
+ private:
+  at::Tensor bias_, sum_, result_;
+};
 
 // The published form. Every product is inward there, with x at [r, r+c], y at [r, c], the input's
 // gradient at [r, r+c-1]. It leaves x at [r, r+c-1] and dy at [r, c-1], where the weight gradient
@@ -159,12 +174,11 @@ Product linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   if (!site.in_square()) return {ops::linear(x, weight, bias), x};
   const bool moves = site.as_published() && direction == Direction::outward;
   const at::Tensor in = moves ? within_row(x, Published::to_x(site.row), site) : x;
-  at::Tensor sum;
+  StepSum sum(bias);
   const Factors last =
       in_steps({rows_of(in), weight}, phases_of(direction, site).forward, site, "square forward",
-               [&](const Factors& f) { ops::add_product(sum, f.first, f.second.t()); });
-  if (bias.defined()) sum.add_(bias);
-  at::Tensor y = finished(sum, x);
+               [&](const Factors& f, bool is_last) { sum.add(f.first, f.second.t(), is_last); });
+  at::Tensor y = shaped(sum.result(), x);
   if (moves) y = within_row(y, Published::to_x(site.row), site);
   if (!site.as_published() || moves) return {y, x};
   return {y, shaped(last.first, x)};
@@ -179,11 +193,11 @@ Product linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight, Di
     if (outward) in = within_row(dy, Published::to_dy(site.row), site);
     matrix = walk(weight, {-1, 0}, site, "square align");
   }
-  at::Tensor sum;
+  StepSum sum;
   const Factors last = in_steps(
       {rows_of(in), matrix}, phases_of(direction, site).input_gradient, site, "square backward",
-      [&](const Factors& f) { ops::add_product(sum, f.first, f.second); });
-  const at::Tensor dx = finished(sum, dy);
+      [&](const Factors& f, bool is_last) { sum.add(f.first, f.second, is_last); });
+  const at::Tensor dx = shaped(sum.result(), dy);
   if (!site.as_published()) return {dx, dy};
   return {within_row(dx, outward ? Published::from_dx(site.row) : 1, site), shaped(last.first, dy)};
 }
@@ -198,8 +212,9 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
     published_weight_gradient(gradient, dy, from, site);
   } else {
     in_steps({rows_of(x), rows_of(dy)}, phases_of(direction, site).weight_gradient, site,
-             "square gradient",
-             [&](const Factors& f) { ops::add_weight_gradient(gradient, f.second, f.first); });
+             "square gradient", [&](const Factors& f, bool) {
+               ops::add_weight_gradient(gradient, f.second, f.first);
+             });
   }
 }
 

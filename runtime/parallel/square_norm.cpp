@@ -1,11 +1,15 @@
 #include "runtime/parallel/square_norm.h"
 
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
 
+#include "runtime/ops/linear.h"
 #include "runtime/ops/precision.h"
 #include "runtime/parallel/collectives.h"
 
@@ -13,80 +17,92 @@ namespace braid::parallel {
 
 namespace {
 
-at::Tensor exact(const at::Tensor& x) { return x.to(ops::wide(x.scalar_type())); }
+// Gradients come from the operators of whole rows: with the whole row's statistics they give the
+// weights' gradients, and dx but for the means over the row, which they take over this rank's part
+// alone. What the means differ by is put right afterwards, so that activations are read few times.
 
-at::Tensor along_row(const at::Tensor& x) { return at::sum(x, at::IntArrayRef{-1}, true); }
-
-at::Tensor sum_of_rows(const at::Tensor& x) {
-  return at::sum(x.reshape({-1, x.size(-1)}), at::IntArrayRef{0});
+// Σ over the last dim of x·weight, [.., 1] in the statistics' precision.
+at::Tensor weighted_sum(const at::Tensor& x, const at::Tensor& weight) {
+  at::Tensor sum;
+  ops::add_product(sum, x.reshape({-1, x.size(-1)}), weight.unsqueeze(1));
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = 1;
+  return sum.view(shape);
 }
 
-// A token's numbers, summed over the ranks that share it, as means over the whole width.
-at::Tensor means_over_row(at::Tensor sums, const Site& site) {
-  sums = sums.contiguous();
-  all_reduce(sums, *site.same_row, "norm", comm::Reduction::sum, CommKind::tensor);
-  return sums.div_(static_cast<double>(site.shape.hidden));
+// This rank's means less those of the whole row, from sums over this rank's part.
+at::Tensor too_much(const at::Tensor& sums, std::int64_t part, const Site& site) {
+  at::Tensor whole = sums.clone(at::MemoryFormat::Contiguous);
+  all_reduce(whole, *site.same_row, "norm", comm::Reduction::sum, CommKind::tensor);
+  return sums.div(static_cast<double>(part))
+      .sub_(whole.div_(static_cast<double>(site.shape.hidden)));
+}
+
+// In x's type, rounded once.
+at::Tensor centred(const at::Tensor& x, const at::Tensor& mean) {
+  at::Tensor result = at::empty_like(x);
+  at::sub_out(result, x, mean);
+  return result;
 }
 
 }  // namespace
 
-// Each rank's own mean and squared deviations, put together: a sum of squares less a square of sums
-// would lose what a large mean covers.
+// Each rank's own mean and variance, put together: a sum of squares less a square of sums would
+// lose what a large mean covers.
 ops::LayerNorm square_layer_norm(const at::Tensor& x, const at::Tensor& weight,
                                  const at::Tensor& bias, double epsilon, const Site& site) {
-  const auto width = static_cast<double>(x.size(-1));
-  const at::Tensor wide = exact(x);
-  const at::Tensor own_mean = at::mean(wide, at::IntArrayRef{-1}, true);
-  const at::Tensor centred = at::sub(wide, own_mean);
-  const at::Tensor own = at::cat({own_mean, along_row(at::mul(centred, centred))}, -1);
+  // The CPU's kernel gives statistics in the type of its input.
+  const at::Tensor exact = x.is_cpu() ? x.to(ops::wide(x.scalar_type())) : x;
+  const at::Tensor own = ops::layer_norm(exact, {}, {}, epsilon).statistics;
   const at::Tensor all = all_gather(own.unsqueeze(0), *site.same_row, "norm", CommKind::tensor);
-  const at::Tensor means = all.narrow(-1, 0, 1);
+  const at::Tensor means = all.narrow(-1, 0, 1), inverses = all.narrow(-1, 1, 1);
   const at::Tensor mean = at::mean(means, at::IntArrayRef{0});
   const at::Tensor apart = at::sub(means, mean);
-  at::Tensor variance =
-      at::sum(at::mul(apart, apart).mul_(width).add_(all.narrow(-1, 1, 1)), at::IntArrayRef{0})
-          .div_(static_cast<double>(site.shape.hidden));
-  const at::Tensor inverse = variance.add_(epsilon).rsqrt_();
-  at::Tensor y = at::sub(wide, mean).mul_(inverse).mul_(weight).add_(bias);
-  return {y.to(x.scalar_type()), at::cat({mean, inverse}, -1)};
+  // 1/σ² of each part has ε in it already.
+  const at::Tensor variance = at::mean(
+      at::mul(inverses, inverses).reciprocal_().add_(at::mul(apart, apart)), at::IntArrayRef{0});
+  const at::Tensor inverse = variance.rsqrt();
+  const at::Tensor normalised = at::addcmul(at::mul(mean, inverse).neg_(), x, inverse);
+  at::Tensor y = at::empty_like(x);
+  at::addcmul_out(y, bias, normalised, weight);
+  return {std::move(y), at::cat({mean, inverse}, -1)};
 }
 
 at::Tensor square_layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                       const at::Tensor& statistics, const at::Tensor& weight,
                                       const at::Tensor& weight_gradient,
                                       const at::Tensor& bias_gradient, const Site& site) {
+  at::Tensor dx =
+      ops::layer_norm_backward(dy, x, statistics, weight, weight_gradient, bias_gradient);
   const at::Tensor inverse = statistics.narrow(-1, 1, 1);
-  at::Tensor normalised = at::sub(exact(x), statistics.narrow(-1, 0, 1)).mul_(inverse);
-  const at::Tensor wide_dy = exact(dy);
-  const at::Tensor product = at::mul(wide_dy, normalised);
-  weight_gradient.add_(sum_of_rows(product));
-  bias_gradient.add_(sum_of_rows(wide_dy));
-  at::Tensor scaled = at::mul(wide_dy, weight);
-  const at::Tensor means =
-      means_over_row(at::cat({along_row(scaled), along_row(at::mul(product, weight))}, -1), site);
-  return scaled.sub_(means.narrow(-1, 0, 1))
-      .sub_(normalised.mul_(means.narrow(-1, 1, 1)))
-      .mul_(inverse)
-      .to(x.scalar_type());
+  const at::Tensor deviation = centred(x, statistics.narrow(-1, 0, 1));
+  const at::Tensor gradients = weighted_sum(dy, weight);
+  const at::Tensor along = weighted_sum(at::mul(dy, deviation), weight).mul_(inverse);
+  const at::Tensor more = too_much(at::cat({gradients, along}, -1), x.size(-1), site);
+  const at::Tensor scale = at::mul(more.narrow(-1, 1, 1), inverse).mul_(inverse);
+  dx.addcmul_(deviation, scale);
+  return dx.add_(at::mul(more.narrow(-1, 0, 1), inverse));
 }
 
 ops::RmsNorm square_rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
                              const Site& site) {
-  const at::Tensor wide = exact(x);
-  at::Tensor inverse = means_over_row(along_row(at::mul(wide, wide)), site).add_(epsilon).rsqrt_();
-  at::Tensor y = at::mul(wide, inverse).to(x.scalar_type()).mul_(weight);
-  return {std::move(y), std::move(inverse)};
+  const at::Tensor length = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true,
+                                                   ops::wide(x.scalar_type()));
+  at::Tensor squares = at::mul(length, length);
+  all_reduce(squares, *site.same_row, "norm", comm::Reduction::sum, CommKind::tensor);
+  at::Tensor inverse = squares.div_(static_cast<double>(site.shape.hidden)).add_(epsilon).rsqrt_();
+  at::Tensor y = at::empty_like(x);
+  at::mul_out(y, x, inverse);
+  return {y.mul_(weight), std::move(inverse)};
 }
 
 at::Tensor square_rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                     const at::Tensor& statistics, const at::Tensor& weight,
                                     const at::Tensor& weight_gradient, const Site& site) {
-  at::Tensor normalised = at::mul(exact(x), statistics);
-  const at::Tensor wide_dy = exact(dy);
-  at::Tensor product = at::mul(wide_dy, normalised);
-  weight_gradient.add_(sum_of_rows(product));
-  const at::Tensor along = means_over_row(along_row(product.mul_(weight)), site);
-  return at::mul(wide_dy, weight).sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
+  at::Tensor dx = ops::rms_norm_backward(dy, x, statistics, weight, weight_gradient);
+  const at::Tensor along = weighted_sum(at::mul(dy, x), weight).mul_(statistics);
+  const at::Tensor more = too_much(along, x.size(-1), site);
+  return dx.addcmul_(x, at::mul(more, statistics).mul_(statistics));
 }
 
 }  // namespace braid::parallel

@@ -1,11 +1,14 @@
 // Layers in squares of devices train the model of one device, in fp64.
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "runtime/parallel/square.h"
+#include "tests/parallel/sites.h"
 #include "tests/support/random_plan.h"
-#include "tests/support/tensors.h"
 #include "tests/support/training.h"
 
 namespace braid {
@@ -107,6 +110,35 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"full_published", "llama", 2,
              with(published(kTwo), 1, 1, 1, Zero::none, Recompute::full)}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Every rank begins with another part of the sum: 256, or one of three that bf16 would lose beside
+// it.
+TEST(Square, AddsUpItsStepsInFp32) {
+  const Model model = tiny_model("llama", 1, 16);
+  comm::run_in_process(16, [&](comm::Group& world) {
+    parallel::Groups groups(world);
+    const parallel::Site site = parallel::block_site(model, kFour, groups);
+    const at::TensorOptions bf16(at::kBFloat16);
+    const at::Tensor x = at::ones({4, 1, 8}, bf16);
+    const at::Tensor matrix = at::full({2, 8}, site.diagonal() == 0 ? 32.0 : 3.0 / 32, bf16);
+    const at::Tensor y = parallel::linear(x, matrix, {}, parallel::Direction::inward, site).value;
+    EXPECT_TRUE(y.eq(258).all().item<bool>()) << "256 + 3 · 0.75, rounded once";
+  });
+}
+
+// bf16 with fp32 states: rounding differs, not more.
+TEST(Square, TrainsInBf16) {
+  train::WorkerOptions options;
+  options.numerics = parallel::numerics_of(Precision::bf16, Precision::fp32, at::kCPU);
+  for (const Strategy& block : {kTwo, published(kTwo)})
+    for (const std::int64_t batch : {1, 2}) {
+      const Plan plan = plan_of({"bf16", "llama", batch, block});
+      const Outcome& expected = reference(plan.model, batch);
+      const Outcome got = train::train_in_process(plan, kSteps, options);
+      for (std::size_t i = 0; i < expected.losses.size(); ++i)
+        EXPECT_NEAR(got.losses[i] / expected.losses[i], 1, 5e-3) << "step " << i;
+    }
+}
 
 // Squares beside other strategies, in both halves of a pipeline.
 class SquarePipeline : public testing::TestWithParam<ScheduleKind> {};

@@ -36,6 +36,10 @@ int degree_of(Axis axis, const Mesh& mesh, const Strategy& s) {
       return s.cp;
     case Axis::tensor:
       return s.tp;
+    case Axis::outer:
+    case Axis::row:
+    case Axis::column:
+      break;  // parts of the tensor axis
   }
   return 0;
 }
