@@ -123,13 +123,14 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
       late * (w.compute.backward_input + w.compute.backward_weight + w.compute.recompute);
 }
 
-// Products of bf16 factors are made in fp32 and added to what earlier steps gave: bytes of each
-// element that is read or written beyond one product's.
+// Products of bf16 factors are made in fp32 and added to what earlier steps gave, in passes of
+// their own: bytes of each element.
 void BraidModel::add_up_in_square(const Work& w, LayerTime& time) const {
   if (settings_.precision == Precision::fp32) return;
-  constexpr double kFirst = 4, kNext = 4 + 8 + 4, kLast = 4 + 8 + 2;
+  constexpr double kNext = 4 + 4 + 4,
+                   kLast = 4 + 4 + 2;  // two read, the sum or its rounding written
   const double steps = w.strategy.square;
-  const double activation = kFirst + (steps - 2) * kNext + kLast;
+  const double activation = (steps - 2) * kNext + kLast;
   const double rate = memory_rate(w.device);
   for (const SquareProduct& p : square_products(w.facts.shape, w.strategy, w.samples)) {
     const double forward = p.y * activation / rate;
