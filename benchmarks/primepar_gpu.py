@@ -96,7 +96,7 @@ def measure(arguments, batch):
                      "--timeout", 60, "--out", arguments.out / f"{tokens}.json",
                      "--markdown", arguments.out / f"{tokens}.md"], arguments.limit)
     traced = call([*launch, arguments.braid, "train", "--plan", files["st2x2"], "--backend", "nccl",
-                   "--steps", 6, "--timeout", 60, "--json", arguments.out / f"{tokens}.report.json",
+                   "--steps", 6, "--timeout", 60,
                    "--trace", arguments.out / f"{tokens}.trace.json"], arguments.limit)
     return compared and traced
 
