@@ -124,7 +124,7 @@ LocalShape local_shape(const ParameterSpec& spec, const Site& site) {
 
 at::Tensor local_slice(const ParameterSpec& spec, const LocalShape& local,
                        const at::Tensor& whole) {
-  const at::Tensor cut = whole.narrow(spec.cut_dim, local.begin, local.real);
+  at::Tensor cut = whole.narrow(spec.cut_dim, local.begin, local.real);
   if (whole.dim() != 2) return cut;
   const std::int64_t other = 1 - spec.cut_dim;
   return cut.narrow(other, local.across, local.shape[static_cast<std::size_t>(other)]);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "runtime/comm/dry.h"
 #include "runtime/parallel/square.h"
 #include "tests/parallel/sites.h"
 
@@ -69,11 +70,9 @@ constexpr std::int64_t kTokens = 32, kIn = 48, kOut = 80;  // of the whole produ
 
 enum class Phase { forward, input_gradient, weight_gradient };
 
-// One phase of a product x [kTokens, kIn] · [kIn, kOut] on one rank.
-Log play(int rank, int side, SquareVariant variant, Direction direction, Phase phase) {
+// One phase of a product x [kTokens, kIn] · [kIn, kOut] on one rank, in fp32.
+void play(comm::Group& world, int side, SquareVariant variant, Direction direction, Phase phase) {
   const at::NoGradGuard no_grad;
-  const auto log = std::make_shared<Log>();
-  Spy world(rank, side * side, log);
   Groups groups(world);
   const Strategy strategy{.tp = side * side,
                           .tp_kind = TensorKind::spatial_temporal,
@@ -95,6 +94,12 @@ Log play(int rank, int side, SquareVariant variant, Direction direction, Phase p
       add_weight_gradient(at::empty({kOut / side, kIn / side}, meta), dy, x, direction, site);
       break;
   }
+}
+
+Log play(int rank, int side, SquareVariant variant, Direction direction, Phase phase) {
+  const auto log = std::make_shared<Log>();
+  Spy world(rank, side * side, log);
+  play(world, side, variant, direction, phase);
   return *log;
 }
 
@@ -216,6 +221,18 @@ TEST_P(Steps, ElementsSentAreTheClosedForm) {
               2 * (q - 1) * pairs + 2 * kIn * kOut)
         << "the published form moves the matrix and its gradient once more";
   }
+}
+
+TEST_P(Steps, TheCommLayerCountsTheSame) {
+  const std::int64_t q = side();
+  const std::int64_t pairs = kTokens * kIn + kTokens * kOut + kIn * kOut;
+  const auto traffic = std::make_shared<comm::Traffic>();
+  const auto world = comm::dry_group(1, side() * side(), traffic);
+  for (const Phase phase : {Phase::forward, Phase::input_gradient, Phase::weight_gradient})
+    play(*world, side(), SquareVariant::plus_minus, GetParam().direction, phase);
+  EXPECT_EQ(traffic->operations, 3 * (q - 1));
+  EXPECT_EQ(traffic->bytes * q * q, 4 * 2 * (q - 1) * pairs);
+  EXPECT_EQ(traffic->by_kind.size(), 1U) << "messages and nothing else";
 }
 
 TEST_P(Steps, OnlyThePublishedFormRedistributes) {
