@@ -5,6 +5,7 @@
 #include "runtime/models/sublayer.h"
 #include "runtime/ops/attention.h"
 #include "runtime/ops/rotary.h"
+#include "runtime/parallel/square.h"
 
 namespace braid::models {
 
@@ -38,12 +39,13 @@ class Attention : public SubLayer {
   };
   struct Heads {
     at::Tensor q, k, v;
+    at::Tensor operand;  // of their product's weight gradient
   };
 
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
                 parallel::Saved& saved) const;
-  ops::Attended attend(const Heads& heads) const;
+  ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv) const;
   const ops::RotaryTable& rotary_table() const;
 
   const parallel::Site& site_;

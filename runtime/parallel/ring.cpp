@@ -45,6 +45,10 @@ Visibility visibility(const Site& site, const Block& queries, const Block& keys)
           .key_begin = keys.begin};
 }
 
+// Queries and keys of all tokens, in order.
+bool has_whole_sequence(const Site& site) {
+  return site.strategy.cp == 1 && !site.rows_share_tokens;
+}
 Visibility whole_sequence(const Site& site) { return visibility(site, {}, {}); }
 
 // The pairs of blocks that see each other, with the queries of this rank and the keys of another.
@@ -84,7 +88,7 @@ at::ScalarType sum_type(const at::Tensor& x) {
 
 Attended ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                         const Site& site) {
-  if (site.strategy.cp == 1) return ops::attention(q, k, v, scale, whole_sequence(site));
+  if (has_whole_sequence(site)) return ops::attention(q, k, v, scale, whole_sequence(site));
   const std::vector<Block> queries = blocks_of(site.wide_tokens);
   std::vector<Attended> attended(queries.size());
   at::Tensor kv = at::stack({k, v});
@@ -111,7 +115,7 @@ ops::AttentionGradients ring_attention_backward(const at::Tensor& dout, const at
                                                 const at::Tensor& k, const at::Tensor& v,
                                                 const at::Tensor& out, const at::Tensor& lse,
                                                 double scale, const Site& site) {
-  if (site.strategy.cp == 1)
+  if (has_whole_sequence(site))
     return ops::attention_backward(dout, q, k, v, out, lse, scale, whole_sequence(site));
   const at::TensorOptions sums = q.options().dtype(sum_type(q));
   at::Tensor dq = at::zeros(q.sizes(), sums);
@@ -131,7 +135,7 @@ ops::AttentionGradients ring_attention_backward(const at::Tensor& dout, const at
                   tokens_of(dkv[1], keys).add_(part.dv);
                 });
     // One more step than the keys take: the last one brings the gradients home.
-    dkv = start_shift(dkv, *site.context, "ring gradient").wait();
+    if (site.strategy.cp > 1) dkv = start_shift(dkv, *site.context, "ring gradient").wait();
     if (next.valid()) kv = next.wait();
   }
   return {dq.to(q.scalar_type()), dkv[0].to(k.scalar_type()), dkv[1].to(v.scalar_type())};

@@ -61,8 +61,8 @@ std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_b
   at::Tensor labels = at::empty({count, site.samples}, at::kLong);
   const auto sequence = static_cast<std::size_t>(site.shape.tokens);
   std::vector<std::int64_t> inputs(sequence), targets(sequence);
-  const std::int64_t first = step_ * plan_.global_batch + micro_batch * plan_.micro_batch() +
-                             site.data_rank * site.samples;
+  const std::int64_t first =
+      step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + site.first_sample;
   auto* id = ids.data_ptr<std::int64_t>();
   auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t sample = 0; sample < site.samples; ++sample) {
@@ -81,8 +81,7 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) cons
   const parallel::Site& site = layer.site();
   Feed feed;
   feed.loss_scale = loss_scale_;
-  feed.sample = step_ * plan_.global_batch + micro_batch * plan_.micro_batch() +
-                site.data_rank * site.samples;
+  feed.sample = step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + site.first_sample;
   feed.step_key = ops::random_key(options_.seed, fmt::format("dropout {}", step_));
   const bool reads = &layer == model_.embedding || &layer == model_.head;
   if (!reads || pass == parallel::Pass::backward) return feed;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/support/random_plan.h"
 #include "tests/support/tensors.h"
@@ -83,6 +84,13 @@ TEST_P(LayoutInvariance, TenPlansTrainTheModelOfOneDevice) {
     const auto seed = static_cast<std::uint64_t>(GetParam() * 10 + i);
     check(PlanDice(seed).plan(), seed);
   }
+}
+
+TEST(RandomPlans, HaveSquaresOfAllKinds) {
+  std::set<std::string> squares;
+  for (std::uint64_t seed = 0; seed < 70; ++seed)
+    for (const std::string& square : squares_in(PlanDice(seed).plan())) squares.insert(square);
+  EXPECT_EQ(squares.size(), kAllSquares.size());
 }
 
 TEST(Determinism, TheSameRunTwiceGivesTheSameBits) {
