@@ -24,8 +24,14 @@ class Cutter {
       : plan_(plan),
         shape_(plan.model.type_of(layer).shape),
         s_(s),
-        split_{.context = s.cp, .tensor = s.tp, .matrices = s.tp_kind == TensorKind::megatron},
+        rows_are_samples_(rows_share_samples(s, plan.micro_batch())),
+        split_{.context = s.cp,
+               .tensor = s.outer(),
+               .matrices = s.tp_kind != TensorKind::ulysses,
+               .square = s.square,
+               .rows = rows_are_samples_ ? 1 : s.square},
         samples_(static_cast<double>(plan.micro_batch()) / s.dp),
+        kept_samples_(rows_are_samples_ ? samples_ / s.square : samples_),
         bytes_(bytes_of(plan.precision)),
         gradient_(bytes_of(plan.gradient_precision)) {}
 
@@ -33,7 +39,8 @@ class Cutter {
     LayerTensors t;
     add_states(t);
     t.saved = saved(s_.recompute);
-    t.deferred = scaled(deferred_bytes(shape_, s_.recompute, plan_.precision, split_), samples_);
+    t.deferred =
+        scaled(deferred_bytes(shape_, s_.recompute, plan_.precision, split_), kept_samples_);
     add_work(t);
     t.input = scaled(Bytes(shape_.tokens * shape_.hidden * bytes_),
                      samples_ / (static_cast<double>(s_.tp) * s_.cp));
@@ -43,7 +50,8 @@ class Cutter {
  private:
   // A layer's parameters are a buffer, its experts' another; ZeRO gives each replica a share.
   void add_states(LayerTensors& t) {
-    const std::int64_t all = parameters_per_rank(shape_, s_.tensor_split(), s_.ep);
+    const std::int64_t all =
+        parameters_per_rank(shape_, s_.tensor_split(), s_.ep, s_.hidden_split());
     const std::int64_t experts = expert_parameters_per_rank(shape_, s_.tensor_split(), s_.ep);
     const auto add = [&](std::int64_t whole, std::int64_t replicas) {
       if (whole == 0) return;
@@ -70,10 +78,11 @@ class Cutter {
   // What the operators of a block keep, in the order in which they run. Whatever has no operator of
   // its own here (routers, cross-attention) comes last, as one.
   std::vector<Bytes> saved(Recompute recompute) const {
-    const Bytes whole = scaled(saved_bytes(shape_, recompute, plan_.precision, split_), samples_);
+    const Bytes whole =
+        scaled(saved_bytes(shape_, recompute, plan_.precision, split_), kept_samples_);
     std::vector<Bytes> list;
     const auto add = [&](std::int64_t tokens, std::int64_t bytes) {
-      if (tokens * bytes > 0) list.push_back(scaled(Bytes(tokens * bytes), samples_));
+      if (tokens * bytes > 0) list.push_back(scaled(Bytes(tokens * bytes), kept_samples_));
     };
     const std::int64_t wide = per_rank(shape_.tokens, split_.context);
     const std::int64_t narrow = per_rank(shape_.tokens, split_.context * split_.tensor);
@@ -157,8 +166,10 @@ class Cutter {
   const Plan& plan_;
   const LayerShape& shape_;
   Strategy s_;
+  bool rows_are_samples_;  // of a square
   Split split_;
-  double samples_;
+  double samples_;       // of a replica
+  double kept_samples_;  // of which a device keeps tensors
   std::int64_t bytes_, gradient_;
 };
 

@@ -89,8 +89,8 @@ class StageParts {
     t.reach = across ? Reach::network : Reach::node;
     // Members of one node enter the network side by side.
     const double ports = across ? std::max(1, width_ / group.stride) : 1;
-    const auto elements = static_cast<double>(
-        parameters_per_rank(plan_.model.type_of(layer).shape, s.tensor_split(), s.ep));
+    const auto elements = static_cast<double>(parameters_per_rank(
+        plan_.model.type_of(layer).shape, s.tensor_split(), s.ep, s.hidden_split()));
     const double ring = (group.size - 1.0) / group.size * std::max(1.0, elements) / ports;
     const double weights = ring * static_cast<double>(bytes_of(plan_.precision));
     const double gradients = ring * static_cast<double>(bytes_of(plan_.gradient_precision));
