@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <iterator>
 
 #include "planner/core/error.h"
 #include "planner/cost/make_cost_model.h"
@@ -68,6 +70,19 @@ Exploration explore(const SearchContext& context, const DecisionTree& tree,
   return {};
 }
 
+// Squares multiply the choices of a search whose work is limited: what it finds without them must
+// not be lost. The bound stays that of the larger space.
+void add_plans_without_squares(const SearchContext& context, SpaceOptions space,
+                               const SearchOptions& options, Exploration& found) {
+  std::erase(space.rules_off, Rule::unmeasured_squares);
+  const DecisionTree tree = build_tree(context.model, context.cluster, options.global_batch, space);
+  Exploration narrow = explore(context, tree, options);
+  std::ranges::move(narrow.ranked, std::back_inserter(found.ranked));
+  std::ranges::stable_sort(found.ranked, {}, [](const Finalist& finalist) {
+    return finalist.plan.prediction.iteration;
+  });
+}
+
 }  // namespace
 
 std::string name_of(Algorithm algorithm) {
@@ -118,6 +133,8 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     tree = build_tree(model, cluster, options.global_batch, space);
     found = explore(context, tree, options);
   }
+  if (!space.applies(Rule::unmeasured_squares) && options.algorithm == Algorithm::exact)
+    add_plans_without_squares(context, space, options, found);
   // What the others could have found is proven by the exact search alone.
   if (options.algorithm != Algorithm::exact && !found.ranked.empty() &&
       !found.statistics.interrupted)
