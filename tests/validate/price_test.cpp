@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "planner/validate/complete.h"
 #include "planner/validate/split.h"
@@ -79,6 +80,12 @@ TEST(Price, TheSlowestDeviceOfAPipelineSetsItsPace) {
   // The second stage does all of its sixteen micro-batches at a tenth of the speed.
   EXPECT_GT(price(model, split, mixed).seconds, 9 * price(model, split, fast).seconds);
   EXPECT_LT(price(model, split, mixed).seconds, 10 * price(model, split, fast).seconds);
+  // So does a slow node that shares a stage with a fast one, whichever comes first.
+  const MeasuredRun shared = gpt_run(0, 1, 1, 8, 4, 256);
+  const RunSplit one = complete(shared, model, fast);
+  EXPECT_GT(price(model, one, mixed).seconds, 9 * price(model, one, fast).seconds);
+  std::swap(mixed.devices.front(), mixed.devices.back());
+  EXPECT_GT(price(model, one, mixed).seconds, 9 * price(model, one, fast).seconds);
 }
 
 // Korthikanti et al. (2022): bytes of activations of one device of their models.
@@ -108,6 +115,15 @@ TEST(Memory, FollowsThePublishedFormula) {
                    sbh * 128 * 34 / 8);
   run.recompute = "full";
   EXPECT_DOUBLE_EQ(memory_of(model, complete(run, model, setup), 0).activations, sbh * 128 * 2);
+}
+
+TEST(Memory, LaterStagesHoldFewerMicroBatches) {
+  const MeasuredRun run = gpt_run(0, 1, 4, 1, 1, 16);  // three layers a stage
+  const ModelShape model = shape_of(run);
+  const RunSplit split = complete(run, model, setup_for("vtrain_single"));
+  const double first = memory_of(model, split, 0).activations;
+  EXPECT_DOUBLE_EQ(memory_of(model, split, 1).activations, first * 3 / 4);
+  EXPECT_DOUBLE_EQ(memory_of(model, split, 3).activations, first / 4);
 }
 
 TEST(Complete, CutsEvenlyAndKeepsTheHeadLast) {
