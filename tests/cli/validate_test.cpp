@@ -62,7 +62,7 @@ TEST(ValidateCommand, CrossValidates) {
 
 TEST(ValidateCommand, RefusesMistakes) {
   const RunsFolder folder;
-  const auto refused = [&](std::vector<std::string> command, const char* part) {
+  const auto refused = [&](const std::vector<std::string>& command, const char* part) {
     const Outcome outcome = run_braid(command, folder.path());
     EXPECT_EQ(outcome.exit, 2);
     EXPECT_THAT(outcome.error, HasSubstr(part));
