@@ -55,22 +55,29 @@ void read_words(const MeasuredRun& run, const RunSetup& setup, RunSplit& split) 
 
 bool repeats_all(const MeasuredRun& run) { return run.recompute == "full"; }
 
+bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup, int stage) {
+  return memory_of(model, split, stage).total() <= kUsable * setup.devices.front().memory;
+}
+
 bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup) {
   for (int i = 0; i < static_cast<int>(split.stages.size()); ++i)
-    if (memory_of(model, split, i).total() > kUsable * setup.devices.front().memory) return false;
+    if (!fits(model, split, setup, i)) return false;
   return true;
 }
 
-// The least share of repeated blocks, in eighths, with which every stage fits; full where none
-// does.
-void repeat_to_fit(const ModelShape& model, const RunSetup& setup, RunSplit& split) {
-  for (int i = 0; i < static_cast<int>(split.stages.size()); ++i) {
-    RunStage& stage = split.stages[static_cast<std::size_t>(i)];
-    for (int eighths = 0; eighths <= 8; ++eighths) {
-      stage.repeated = eighths / 8.0;
-      if (memory_of(model, split, i).total() <= kUsable * setup.devices.front().memory) break;
-    }
+// The least share of repeated blocks, in eighths, with which a stage fits; all, and false, where
+// none does.
+bool repeat_to_fit(const ModelShape& model, const RunSetup& setup, RunSplit& split, int stage) {
+  for (int eighths = 0; eighths <= 8; ++eighths) {
+    split.stages[static_cast<std::size_t>(stage)].repeated = eighths / 8.0;
+    if (fits(model, split, setup, stage)) return true;
   }
+  return false;
+}
+
+void repeat_to_fit(const ModelShape& model, const RunSetup& setup, RunSplit& split) {
+  for (int i = 0; i < static_cast<int>(split.stages.size()); ++i)
+    repeat_to_fit(model, setup, split, i);
 }
 
 struct Best {
@@ -119,12 +126,9 @@ void cut_for_speed(const ModelShape& model, const RunSetup& setup, RunSplit& spl
     RunStage& s = trial.stages[static_cast<std::size_t>(stage)];
     s.begin = begin;
     s.end = end;
-    for (int eighths = 0; eighths <= 8; ++eighths) {
-      s.repeated = eighths / 8.0;
-      if (memory_of(model, trial, stage).total() <= kUsable * setup.devices.front().memory)
-        return stage_seconds(model, trial, setup, stage);
-    }
-    return 4 * stage_seconds(model, trial, setup, stage);  // it does not fit: only if nothing does
+    // What does not fit is taken only if nothing does.
+    const double penalty = repeat_to_fit(model, setup, trial, stage) ? 1 : 4;
+    return penalty * stage_seconds(model, trial, setup, stage);
   };
   for (int stage = 0; stage < stages; ++stage) {
     for (int end = stage + 1; end <= items - (stages - 1 - stage); ++end) {

@@ -122,13 +122,10 @@ double ninth_decile(std::span<const Outturn> pairs) {
 // From 150 ranks of PyTorch programs under Aceso's and Mist's plans: half of them reserve 10% more
 // than they allocate, one of them more than 21%; none more than 93.7% of the device, whose context
 // and libraries keep the rest.
-constexpr double kUsualReserve = 1.10;
 constexpr double kSafeReserve = 1.21;
 constexpr double kReservable = 0.94;
 
 }  // namespace
-
-double expected_reserve(double allocated) { return kUsualReserve * allocated; }
 
 double safe_reserve(double allocated, double device_memory) {
   return std::max(allocated, std::min(kSafeReserve * allocated, kReservable * device_memory));

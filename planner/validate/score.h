@@ -51,9 +51,7 @@ struct SetScore {
 };
 std::vector<SetScore> score(const Pricing& pricing);
 
-// What PyTorch's allocator reserves for what is allocated: what to expect, and what to keep free so
-// that a plan really fits.
-double expected_reserve(double allocated);
+// What to keep free for PyTorch's allocator so that what is allocated really fits.
 double safe_reserve(double allocated, double device_memory);
 
 struct ReserveScore {

@@ -11,19 +11,11 @@
 #include "planner/simulate/price_plan.h"
 #include "planner/simulate/schedule.h"
 #include "tests/plan/sample_plan.h"
+#include "tests/simulate/priced_plan.h"
 #include "tests/support/random_plan.h"
 
 namespace braid {
 namespace {
-
-Plan priced(Plan plan) {
-  const auto cost = make_cost_model({.precision = plan.precision,
-                                     .gradient_precision = plan.gradient_precision,
-                                     .global_batch = plan.global_batch},
-                                    plan.model, plan.cluster, nullptr);
-  plan.prediction = price_plan(plan, *cost);
-  return plan;
-}
 
 Bytes sum(const std::vector<Bytes>& list) {
   Bytes all;
