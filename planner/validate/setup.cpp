@@ -55,9 +55,8 @@ constexpr Similar kSimilar[] = {
 std::vector<RunSetup> describe() {
   std::vector<RunSetup> setups;
   // One node of eight A100 with NVSwitch. The source's configuration files switch recomputation on,
-  // but with the forward pass counted twice these runs would exceed what the device can do (295 of
-  // 312 TFLOP/s in all products), and without it they agree with the runs on many nodes; so it was
-  // off.
+  // but with `repeats` at one --fit needs 119% of the device's peak for products (92% without, and
+  // the same error); so it was off.
   RunSetup single{.set = "vtrain_single", .devices = {device("A100")}};
   single.program = megatron_deepspeed();
   single.program.repeats = 0;
