@@ -207,7 +207,7 @@ constexpr MemoryCase kSavedCases[] = {
     {"a mixture keeps each copy", kMixture, 4 * (368 + 16 + 8 + 32), 4 * (288 + 8 + 32), 64},
     {"an embedding keeps ids", kEmbedding, 32, 32, 32},
     {"its norm keeps input and statistics", kNormed, 32 + 4 * 24, 128, 128},
-    {"patches are kept as numbers", kPatches, 4 * 24, 96, 96},
+    {"patches are kept as numbers, the class token's as an empty one", kPatches, 5 * 24, 120, 120},
     {"a head keeps input, norm and statistics", kHead, 4 * (16 + 16 + 4), 144, 144},
     {"a classifier keeps its pooled input", kClassifier, 4 * (32 + 8) + 16, 176, 176},
     {"BERT's transform", kMaskedHead, 4 * 16 + 4 * (48 + 8), 288, 288},
