@@ -85,6 +85,22 @@ TEST_P(LayoutInvariance, TenPlansTrainTheModelOfOneDevice) {
   }
 }
 
+// Of the architectures that differ most from the others, as many plans as every change can afford.
+class ArchitectureInvariance : public testing::TestWithParam<const char*> {};
+
+TEST_P(ArchitectureInvariance, EveryPlanTrainsTheModelOfOneDevice) {
+  const int plans = std::getenv("BRAID_LONG_TESTS") != nullptr ? 20 : 5;
+  for (int i = 0; i < plans; ++i) {
+    const auto seed = static_cast<std::uint64_t>(1000 + i);
+    const Model model = tiny_model(GetParam(), 2 + i % 3, i % 2 == 0 ? 16 : 32);
+    check(PlanDice(seed).plan(model, 8), seed);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureInvariance,
+                         testing::Values("opt", "bloom", "bert", "vit"),
+                         [](const auto& one) { return std::string(one.param); });
+
 TEST(Determinism, TheSameRunTwiceGivesTheSameBits) {
   for (const std::uint64_t seed : {3, 14, 15, 92}) {
     const Plan plan = PlanDice(seed).plan();
