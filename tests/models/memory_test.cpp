@@ -173,7 +173,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama3-70b", "h200-32x8", 64, Precision::fp32},
                     Case{"llama3-405b", "h100-128x8", 128}, Case{"mistral-7b", "h100-2x8", 64},
                     Case{"qwen2.5-7b", "v100-32g-8x4", 32}, Case{"mixtral-8x7b", "h100-4x8", 64},
-                    Case{"mixtral-8x7b", "a100-80g-8x8", 64, Precision::fp32}),
+                    Case{"mixtral-8x7b", "a100-80g-8x8", 64, Precision::fp32},
+                    Case{"bert-huge-32", "titan-rtx-1x8", 32, Precision::fp32},
+                    Case{"bert-huge-48", "a100-80g-8", 64},
+                    Case{"vit-huge-32", "titan-rtx-1x8", 64, Precision::fp32},
+                    Case{"vit-huge-48", "a100-80g-8", 64}, Case{"bloom-7b1", "a100-80g-8", 32}),
     [](const auto& test) {
       const Case& c = test.param;
       std::string name = std::string(c.model) + "_on_" + c.cluster + "_" + name_of(c.precision);
