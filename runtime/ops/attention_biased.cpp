@@ -98,9 +98,8 @@ AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::T
                                              const at::Tensor& out, const at::Tensor& lse,
                                              double scale, const Band& band,
                                              const Visibility& see) {
-  const AttentionGradients whole{at::empty(q.sizes(), q.options()),
-                                 at::empty(k.sizes(), k.options()),
-                                 at::empty(v.sizes(), v.options())};
+  AttentionGradients whole{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                           at::empty(v.sizes(), v.options())};
   for_parts(q, k, [&](const Part& part) {
     const AttentionGradients one = plain_attention_backward(
         part.of_heads(dout), part.of_heads(q), part.of_kv(k), part.of_kv(v), part.of_heads(out),
