@@ -81,7 +81,7 @@ at::Tensor added_to(const Part& part, const at::Tensor& q, const at::Tensor& k,
 
 Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           double scale, const Band& band, const Visibility& see) {
-  const Attended whole{
+  Attended whole{
       at::empty(q.sizes(), q.options()),
       at::empty({q.size(1), q.size(2), q.size(0)}, q.options().dtype(wide(q.scalar_type())))};
   for_parts(q, k, [&](const Part& part) {

@@ -6,7 +6,6 @@
 #include <ATen/ops/sum.h>
 
 #include <limits>
-#include <utility>
 
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/precision.h"
@@ -32,7 +31,7 @@ at::Tensor scores(const at::Tensor& q, const at::Tensor& k, double scale, const 
 
 // Softmax weights, in place of the scores. Against a 0 in place of the -inf of no keys the weights
 // are exp(-inf) = 0, never NaN.
-at::Tensor weights_of(at::Tensor scores, const at::Tensor& lse) {
+at::Tensor weights_of(const at::Tensor& scores, const at::Tensor& lse) {
   return scores.sub_(lse.masked_fill(lse.eq(kNothing), 0).unsqueeze(-1)).exp_();
 }
 
@@ -65,9 +64,9 @@ at::Tensor hidden_pairs(const Band& band, std::int64_t queries, std::int64_t key
 Attended plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          double scale, const Band& band, const at::Tensor& added) {
   const std::int64_t heads = q.size(2);
-  at::Tensor weights = scores(wide_heads(q, heads), wide_heads(k, heads), scale, band, added);
-  const at::Tensor lse = at::logsumexp(weights, at::IntArrayRef{-1});
-  weights = weights_of(std::move(weights), lse);
+  const at::Tensor pairs = scores(wide_heads(q, heads), wide_heads(k, heads), scale, band, added);
+  const at::Tensor lse = at::logsumexp(pairs, at::IntArrayRef{-1});
+  const at::Tensor weights = weights_of(pairs, lse);
   return {as_input(at::matmul(weights, wide_heads(v, heads)), q), lse};
 }
 
