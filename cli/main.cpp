@@ -108,6 +108,7 @@ int run_program(int argc, char** argv) {
   app.require_subcommand(1);
   Run run;
   add_plan(app, run);
+  add_primepar(app, run);
   add_explain(app, run);
   add_check(app, run);
   add_simulate(app, run);

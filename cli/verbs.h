@@ -35,6 +35,7 @@ class Options {
 };
 
 void add_plan(CLI::App& app, Run& run);
+void add_primepar(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
 void add_check(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);

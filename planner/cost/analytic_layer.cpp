@@ -85,8 +85,9 @@ DeviceModel device_model_of(const DeviceType& device, Precision precision) {
 
 AnalyticTimes analytic_layer(const DeviceModel& device, const LayerShape& shape, const Strategy& s,
                              double samples, Precision precision) {
-  const bool cuts_matrices = s.tensor_split() > 1;
-  const double tokens = samples * static_cast<double>(shape.tokens) / s.cp /
+  const bool cuts_matrices = s.tp_kind != TensorKind::ulysses;
+  // The rows of a square share the tokens, its steps the inner dimension.
+  const double tokens = samples * static_cast<double>(shape.tokens) / s.cp / s.square /
                         (cuts_matrices ? 1.0 : static_cast<double>(s.tp));
   AnalyticTimes t;
   for (const Matrix& m : matrices_of(shape, s.tensor_split())) {

@@ -57,7 +57,9 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
   double forward = 0, backward = 0;
 
-  if (s.tp > 1 && s.tp_kind == TensorKind::megatron) {
+  if (s.tp_kind == TensorKind::spatial_temporal) {
+    communicate_in_square(w, time);
+  } else if (s.tp > 1 && s.tp_kind == TensorKind::megatron) {
     double gather = network_.all_gather(hidden, group, w.where);
     double scatter = network_.reduce_scatter(hidden, group, w.where);
     switch (shape.kind) {
@@ -112,8 +114,8 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     forward = 4 * network_.all_to_all(hidden / s.tp, group, w.where);
     backward = forward * (repeats ? 2 : 1);
   }
-  time.forward_tensor = correction_.tensor * forward;
-  time.backward_tensor = correction_.tensor * backward;
+  time.forward_tensor += correction_.tensor * forward;
+  time.backward_tensor += correction_.tensor * backward;
   if (forward > 0) {
     // Each collective begins when the last of its ranks has come.
     const double late = straggling(s.tp);
@@ -126,8 +128,12 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     // The ring passes keys and values around once, beside attention. Backward passes them again,
     // and their fp32 gradients, for which attention waits.
     const GroupShape ring = group_along(w.site.mesh, s, Axis::context);
-    // Where there are fewer heads than ranks, several pass the same ones.
-    const auto kv_ways = std::min<std::int64_t>(s.tp, std::max<std::int64_t>(1, shape.kv_heads));
+    // Where there are fewer heads than ranks, several pass the same ones; so do the rows of a
+    // square that share the tokens.
+    const std::int64_t own_rows = rows_share_samples(s, w.site.micro_batch) ? s.square : 1;
+    const std::int64_t kv_ways =
+        s.square > 1 ? s.tensor_split() * own_rows
+                     : std::min<std::int64_t>(s.tp, std::max<std::int64_t>(1, shape.kv_heads));
     const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) *
                          element / static_cast<double>(kv_ways);
     const Overlap overlap =

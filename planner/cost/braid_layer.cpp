@@ -44,8 +44,9 @@ double BraidModel::parameters(const Facts& f, const Strategy& s, const StageSite
     return by_split(placed->states, s.tensor_split()) / kStateBytes;
   }
   if (f.measured != nullptr && f.measured->parameter_bytes)
-    return *f.measured->parameter_bytes / 4 / s.tensor_split();
-  return static_cast<double>(parameters_per_rank(f.shape, s.tensor_split(), s.ep));
+    return *f.measured->parameter_bytes / 4 / s.tensor_split() / s.hidden_split();
+  return static_cast<double>(
+      parameters_per_rank(f.shape, s.tensor_split(), s.ep, s.hidden_split()));
 }
 
 // A tied head on one device reads the embedding's table. On several it holds a copy of its rows in
@@ -66,7 +67,13 @@ LayerMemory BraidModel::memory(const Work& w) const {
   const auto weight = static_cast<double>(bytes_of(settings_.precision));
   const auto gradient = static_cast<double>(bytes_of(settings_.gradient_precision));
   const double split = static_cast<double>(s.tp) * s.cp;
-  const Split cut{.context = s.cp, .tensor = s.tp, .matrices = s.tp_kind == TensorKind::megatron};
+  const bool by_samples = rows_share_samples(s, w.site.micro_batch);
+  const double samples = by_samples ? w.samples / s.square : w.samples;  // on one device
+  const Split cut{.context = s.cp,
+                  .tensor = s.outer(),
+                  .matrices = s.tp_kind != TensorKind::ulysses,
+                  .square = s.square,
+                  .rows = by_samples ? 1 : s.square};
   auto saved =
       static_cast<double>(saved_bytes(f.shape, s.recompute, settings_.precision, cut).value());
   double transient = f.transient[static_cast<std::size_t>(s.recompute)] / split;
@@ -103,19 +110,21 @@ LayerMemory BraidModel::memory(const Work& w) const {
     if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
     if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += 2 * gradient * mine;
     // Input and output gathered over the tensor group.
-    if (!counted && s.tensor_split() > 1)
-      workspace +=
-          2 * w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp * weight;
+    if (!counted && s.tp_kind != TensorKind::ulysses && s.outer() > 1)
+      workspace += 2 * w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp /
+                   (s.square * s.square) * weight;
     // A weight gradient of bf16 factors is made in fp32 ahead of being added.
     if (!counted && settings_.precision != settings_.gradient_precision)
-      workspace +=
-          gradient * static_cast<double>(largest_matrix_per_rank(f.shape, s.tensor_split()));
+      workspace += gradient *
+                   static_cast<double>(largest_matrix_per_rank(f.shape, s.tensor_split())) /
+                   s.hidden_split();
+    if (s.tp_kind == TensorKind::spatial_temporal) workspace += square_workspace(w);
   }
   LayerMemory memory = states(w);
-  memory.activations = whole_bytes(saved * w.samples);
+  memory.activations = whole_bytes(saved * samples);
   if (weights_waiting(w.site.shape, 0) > 0)
     memory.deferred =
-        scaled(deferred_bytes(f.shape, s.recompute, settings_.precision, cut), w.samples);
+        scaled(deferred_bytes(f.shape, s.recompute, settings_.precision, cut), samples);
   memory.workspace = whole_bytes(workspace);
   return memory;
 }
@@ -167,6 +176,7 @@ LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) 
   cost.time.backward_input_compute = work.compute.backward_input;
   cost.time.backward_weight_compute = work.compute.backward_weight;
   cost.time.recompute = work.compute.recompute;
+  if (s.tp_kind == TensorKind::spatial_temporal) add_up_in_square(work, cost.time);
   communicate(work, cost.time);
   synchronise(work, cost.time);
   cost.memory = memory(work);

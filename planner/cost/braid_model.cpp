@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "planner/cost/analytic_layer.h"
 
@@ -167,12 +168,16 @@ double BraidModel::memory_rate(const DeviceType& device) const {
 
 double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                                 const StageSite& site) const {
-  if (from == to || (from.dp == to.dp && from.cp == to.cp)) return 0;
+  const bool square = from.square > 1 || to.square > 1;
+  if (from == to || (!square && from.dp == to.dp && from.cp == to.cp)) return 0;
   // Every device holds one share of the tokens before and after. Devices whose samples (or rings)
   // change exchange all but what they keep, inside groups as wide as the change.
   const auto ratio = [](int a, int b) { return std::max(a, b) / std::max(1, std::min(a, b)); };
-  const int width = from.dp != to.dp ? ratio(from.dp, to.dp) : ratio(from.cp, to.cp);
-  const int stride = std::min(from.cp * from.tp, to.cp * to.tp);
+  // Into and out of a square the width is cut as well: among all that share a sample.
+  const int width = square             ? site.mesh.stage_devices() / std::gcd(from.dp, to.dp)
+                    : from.dp != to.dp ? ratio(from.dp, to.dp)
+                                       : ratio(from.cp, to.cp);
+  const int stride = square ? 1 : std::min(from.cp * from.tp, to.cp * to.tp);
   const int spread = site.mesh.order == MeshOrder::dp_cp_tp_pp ? site.mesh.stages : 1;
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();

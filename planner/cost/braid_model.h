@@ -65,9 +65,12 @@ class BraidModel final : public CostModel {
   bool has_measured_parameters(const Facts& facts) const;
   double tied_elements(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
   void communicate(const Work& work, LayerTime& time) const;
+  void communicate_in_square(const Work& work, LayerTime& time) const;
+  void add_up_in_square(const Work& work, LayerTime& time) const;
   void synchronise(const Work& work, LayerTime& time) const;
   LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work) const;
+  double square_workspace(const Work& work) const;
   double straggling(int ranks) const;
   double spare_backward(const Work& head) const;
   double update_time(double elements, const DeviceType& device) const;

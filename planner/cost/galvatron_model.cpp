@@ -34,7 +34,8 @@ bool GalvatronModel::prices(const Strategy& s) const {
   // ZeRO-2 and ZeRO-3 are what it searches; one replica along the data axis is never sharded.
   const bool states =
       s.dp == 1 ? s.zero == Zero::none : s.zero == Zero::gradients || s.zero == Zero::parameters;
-  return s.cp == 1 && s.ep == 1 && s.tp <= 8 && s.recompute != Recompute::selective && states;
+  return s.tp_kind != TensorKind::spatial_temporal && s.cp == 1 && s.ep == 1 && s.tp <= 8 &&
+         s.recompute != Recompute::selective && states;
 }
 
 LayerCost GalvatronModel::layer(int type, const Strategy& s, const StageSite& site) const {

@@ -20,6 +20,7 @@ LayerTime& LayerTime::operator+=(const LayerTime& other) {
   reduce += other.reduce;
   regather += other.regather;
   update += other.update;
+  hidden_tensor += other.hidden_tensor;
   hidden_context += other.hidden_context;
   hidden_gather += other.hidden_gather;
   hidden_reduce += other.hidden_reduce;

@@ -25,6 +25,7 @@ struct LayerTime {
   double regather = 0;  // updated parameters under ZeRO-1 and 2, exposed
   double update = 0;    // optimizer
   // Communication that compute hides; part of no sum.
+  double hidden_tensor = 0;                      // one micro-batch: blocks that walk a square
   double hidden_context = 0, hidden_gather = 0;  // one micro-batch
   double hidden_reduce = 0;                      // once an iteration, updated parameters too
 

@@ -22,38 +22,41 @@ std::int64_t norm_parameters(NormKind norm, std::int64_t width) {
 std::int64_t ffn_matrices(Activation activation) { return is_gated(activation) ? 3 : 2; }
 
 // Column-parallel q, k, v with their biases; row-parallel output whose bias every rank holds.
-std::int64_t attention_parameters(const LayerShape& layer, std::int64_t tensor) {
+std::int64_t attention_parameters(const LayerShape& layer, std::int64_t tensor,
+                                  std::int64_t hidden) {
   const std::int64_t q = per_rank(layer.heads, tensor) * layer.head_dim;
   const std::int64_t kv = per_rank(layer.kv_heads, tensor) * layer.head_dim;
-  std::int64_t total = layer.hidden * (q + 2 * kv) + q * layer.hidden;
+  std::int64_t total = hidden * (q + 2 * kv) + q * hidden;
   if (layer.qkv_bias) total += q + 2 * kv;
-  if (layer.attention_out_bias) total += layer.hidden;
+  if (layer.attention_out_bias) total += hidden;
   if (layer.qk_norm) total += 2 * layer.head_dim;
   return total;
 }
 
-std::int64_t ffn_parameters(const LayerShape& layer, std::int64_t width, std::int64_t tensor) {
+std::int64_t ffn_parameters(const LayerShape& layer, std::int64_t width, std::int64_t tensor,
+                            std::int64_t hidden) {
   const std::int64_t columns = per_rank(width, tensor);
   const std::int64_t matrices = ffn_matrices(layer.activation);
-  std::int64_t total = matrices * layer.hidden * columns;
-  if (layer.ffn_bias) total += (matrices - 1) * columns + layer.hidden;
+  std::int64_t total = matrices * hidden * columns;
+  if (layer.ffn_bias) total += (matrices - 1) * columns + hidden;
   return total;
 }
 
-std::int64_t block_parameters(const LayerShape& layer, std::int64_t tensor, std::int64_t experts) {
-  const std::int64_t norm = norm_parameters(layer.norm, layer.hidden);
+std::int64_t block_parameters(const LayerShape& layer, std::int64_t tensor, std::int64_t experts,
+                              std::int64_t hidden) {
+  const std::int64_t norm = norm_parameters(layer.norm, hidden);
   std::int64_t total = 0;
   if (layer.attention != AttentionKind::none) {
-    total += norm + attention_parameters(layer, tensor);
+    total += norm + attention_parameters(layer, tensor, hidden);
     total += layer.position_bias * per_rank(layer.heads, tensor);
   }
-  if (layer.cross_tokens > 0) total += norm + attention_parameters(layer, tensor);
+  if (layer.cross_tokens > 0) total += norm + attention_parameters(layer, tensor, hidden);
   if (layer.ffn == 0) return total;
   total += norm;
-  if (layer.experts == 0) return total + ffn_parameters(layer, layer.ffn, tensor);
+  if (layer.experts == 0) return total + ffn_parameters(layer, layer.ffn, tensor, hidden);
   total += layer.hidden * layer.experts;  // the router, which every rank holds
   total += expert_parameters_per_rank(layer, tensor, experts);
-  if (layer.shared_ffn > 0) total += ffn_parameters(layer, layer.shared_ffn, tensor);
+  if (layer.shared_ffn > 0) total += ffn_parameters(layer, layer.shared_ffn, tensor, hidden);
   return total;
 }
 
@@ -128,17 +131,17 @@ Flops head_flops(const LayerShape& layer) {
 std::int64_t expert_parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
                                         std::int64_t experts) {
   if (layer.experts == 0) return 0;
-  return per_rank(layer.experts, experts) * ffn_parameters(layer, layer.ffn, tensor);
+  return per_rank(layer.experts, experts) * ffn_parameters(layer, layer.ffn, tensor, layer.hidden);
 }
 
-std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
-                                 std::int64_t experts) {
-  internal_check(tensor >= 1 && experts >= 1, "split degrees are positive");
+std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor, std::int64_t experts,
+                                 std::int64_t hidden) {
+  internal_check(tensor >= 1 && experts >= 1 && hidden >= 1, "split degrees are positive");
   switch (layer.kind) {
     case LayerKind::embedding:
       return embedding_parameters(layer, tensor);
     case LayerKind::block:
-      return block_parameters(layer, tensor, experts);
+      return block_parameters(layer, tensor, experts, per_rank(layer.hidden, hidden));
     case LayerKind::merge:  // column-parallel behind a replicated norm
       return norm_parameters(layer.norm, 4 * layer.hidden) +
              4 * layer.hidden * per_rank(layer.merge_outputs, tensor);

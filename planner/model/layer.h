@@ -130,12 +130,15 @@ struct Split {
   std::int64_t tensor = 1;   // attention's heads, and the tokens between layers
   bool matrices = true;      // whether `tensor` cuts the matrices too: each device then sees the
                              // tokens of all (Megatron), otherwise its own alone (Ulysses)
+  std::int64_t square = 1;   // heads and hidden width once more, among a square's columns
+  std::int64_t rows = 1;     // tokens once more, among a square's rows
 };
 
 std::int64_t parameters(const LayerShape& layer);
-// Parameters that one device of a tensor-parallel group holds (norms are replicated).
-std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
-                                 std::int64_t experts);
+// Parameters that one device of a tensor-parallel group holds (norms are replicated). `hidden` cuts
+// the width of a block's activations, and what lies along it.
+std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor, std::int64_t experts,
+                                 std::int64_t hidden = 1);
 // Of those, the ones that belong to experts (their gradients are reduced over another group).
 std::int64_t expert_parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
                                         std::int64_t experts);

@@ -24,8 +24,8 @@ struct Tokens {
 };
 
 Tokens tokens_of(std::int64_t tokens, const Split& split) {
-  const std::int64_t narrow = per_rank(tokens, split.context * split.tensor);
-  const std::int64_t wide = per_rank(tokens, split.context);
+  const std::int64_t narrow = per_rank(tokens, split.context * split.rows * split.tensor);
+  const std::int64_t wide = per_rank(tokens, split.context * split.rows);
   return {narrow, wide, split.matrices ? wide : narrow};
 }
 
@@ -56,10 +56,10 @@ struct BlockBytes {
 
 BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split& split) {
   const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
-  const std::int64_t h = layer.hidden;
-  const std::int64_t heads = per_rank(layer.heads, split.tensor);
+  const std::int64_t h = per_rank(layer.hidden, split.square);
+  const std::int64_t heads = per_rank(layer.heads, split.tensor * split.square);
   // Fewer key-value heads than devices: each holds one, which is the same formula.
-  const std::int64_t kv_heads = per_rank(layer.kv_heads, split.tensor);
+  const std::int64_t kv_heads = per_rank(layer.kv_heads, split.tensor * split.square);
   const std::int64_t q = heads * layer.head_dim;
   const std::int64_t kv = kv_heads * layer.head_dim;
   const std::int64_t norm = h * bytes + statistics(layer.norm);  // its output and statistics
@@ -82,7 +82,7 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   }
   if (layer.ffn > 0) {
     ++sublayers;
-    const std::int64_t ways = split.matrices ? split.tensor : 1;
+    const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
     const std::int64_t columns =
         copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
     kept.remaining += narrow * norm + inner * pre_activations(layer) * columns * bytes;
@@ -234,9 +234,10 @@ Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision pre
   if (layer.kind != LayerKind::block) return Bytes();
   const std::int64_t bytes = bytes_of(precision);
   const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
-  const std::int64_t ways = split.matrices ? split.tensor : 1;
+  const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
   // Of a sub-layer's output: the tokens that the matrices see, and this device's own beside them.
-  const std::int64_t output = (inner + (inner > narrow ? narrow : 0)) * layer.hidden;
+  const std::int64_t output =
+      (inner + (inner > narrow ? narrow : 0)) * per_rank(layer.hidden, split.square);
   std::int64_t elements = 0;
   if (layer.attention != AttentionKind::none)
     elements +=

@@ -54,6 +54,66 @@ bool ring_halves_tokens(const LayerShape& layer, const Strategy& s) {
   return layer.tokens % (std::int64_t{2} * s.cp) == 0;
 }
 
+bool is_square(const Strategy& s) { return s.tp_kind == TensorKind::spatial_temporal; }
+
+bool square_has_its_kind(const Strategy& s) {
+  return is_square(s) || (s.square == 1 && s.variant == SquareVariant::plus_minus);
+}
+bool square_has_a_side(const Strategy& s) { return s.square == 2 || s.square == 4; }
+bool square_divides_tp(const Strategy& s) { return s.tp % (s.square * s.square) == 0; }
+
+// Tables, logits and routed tokens are not cut along the hidden width.
+bool square_has_dense_block(const LayerShape& layer) {
+  return layer.kind == LayerKind::block && layer.attention != AttentionKind::none &&
+         layer.heads > 0 && layer.ffn > 0 && layer.experts == 0 && layer.cross_tokens == 0 &&
+         layer.position_bias == 0;
+}
+
+// A device's columns of q, k and v are whole heads, and it has all keys of its queries.
+bool square_divides_heads(const LayerShape& layer, const Strategy& s) {
+  return layer.heads % s.tensor_split() == 0 && layer.kv_heads % s.tensor_split() == 0;
+}
+bool square_divides_width(const LayerShape& layer, const Strategy& s) {
+  return layer.hidden % s.square == 0 && layer.ffn % s.tensor_split() == 0;
+}
+
+// Rows that share the tokens take an early and a late block each, so that all work equally long.
+std::int64_t square_token_blocks(const LayerShape& layer, const Strategy& s,
+                                 std::int64_t micro_batch) {
+  const std::int64_t halves = layer.attention == AttentionKind::causal ? 2 : 1;
+  const std::int64_t rows = rows_share_samples(s, micro_batch) ? 1 : halves * s.square;
+  return std::int64_t{s.cp} * s.outer() * rows;
+}
+bool square_divides_tokens(const LayerShape& layer, const Strategy& s, std::int64_t micro_batch) {
+  return layer.tokens % square_token_blocks(layer, s, micro_batch) == 0;
+}
+
+bool paper_is_one_square(const Strategy& s) {
+  return s.variant != SquareVariant::paper || s.outer() == 1;
+}
+
+// The rules of a square, in the order in which each relies on those before it.
+std::optional<StrategyFault> square_fault(const LayerShape& layer, const Strategy& s,
+                                          std::int64_t micro_batch) {
+  if (!square_has_a_side(s)) return StrategyFault::square_side;
+  if (!square_divides_tp(s)) return StrategyFault::square_divides_tp;
+  if (!square_has_dense_block(layer)) return StrategyFault::square_needs_dense_block;
+  if (!paper_is_one_square(s)) return StrategyFault::paper_is_one_square;
+  if (!square_divides_heads(layer, s)) return StrategyFault::square_divides_heads;
+  if (!square_divides_width(layer, s)) return StrategyFault::square_divides_width;
+  if (!square_divides_tokens(layer, s, micro_batch)) return StrategyFault::square_divides_tokens;
+  return std::nullopt;
+}
+
+// The rules of tensor parallelism that cuts one dim at a time.
+std::optional<StrategyFault> tensor_fault(const LayerShape& layer, const Strategy& s) {
+  if (!tp_divides_heads(layer, s)) return StrategyFault::tp_divides_heads;
+  if (!tp_fits_kv_heads(layer, s)) return StrategyFault::tp_fits_kv_heads;
+  if (!tp_divides_width(layer, s)) return StrategyFault::tp_divides_width;
+  if (!split_divides_tokens(layer, s)) return StrategyFault::split_divides_tokens;
+  return std::nullopt;
+}
+
 bool ep_has_experts(const LayerShape& layer, const Strategy& s) {
   return s.ep == 1 || layer.experts > 0;
 }
@@ -90,6 +150,10 @@ std::string tp_choices(const LayerShape& layer, const Strategy& strategy) {
                      }));
 }
 
+std::string by_square(const Strategy& s) {
+  return fmt::format("a square of {}×{} under tp={}", s.square, s.square, s.tp);
+}
+
 Mistake describe_tokens(const LayerShape& layer, const Strategy& strategy) {
   const bool merge = layer.kind == LayerKind::merge;
   const std::int64_t cut = std::gcd(merge ? layer.tokens / 4 : layer.tokens, layer.cross_tokens);
@@ -110,10 +174,10 @@ std::optional<StrategyFault> strategy_fault(const LayerShape& layer, const Strat
   if (!tp_is_power_of_two(s)) return StrategyFault::tp_power_of_two;
   if (!cp_is_power_of_two(s)) return StrategyFault::cp_power_of_two;
   if (!dp_divides(micro_batch, s)) return StrategyFault::dp_divides_micro_batch;
-  if (!tp_divides_heads(layer, s)) return StrategyFault::tp_divides_heads;
-  if (!tp_fits_kv_heads(layer, s)) return StrategyFault::tp_fits_kv_heads;
-  if (!tp_divides_width(layer, s)) return StrategyFault::tp_divides_width;
-  if (!split_divides_tokens(layer, s)) return StrategyFault::split_divides_tokens;
+  if (!square_has_its_kind(s)) return StrategyFault::square_needs_its_kind;
+  if (const auto fault =
+          is_square(s) ? square_fault(layer, s, micro_batch) : tensor_fault(layer, s))
+    return fault;
   if (!ring_halves_tokens(layer, s)) return StrategyFault::ring_halves_tokens;
   if (!ep_has_experts(layer, s)) return StrategyFault::ep_needs_experts;
   if (!ep_divides_experts(layer, s)) return StrategyFault::ep_divides_experts;
@@ -184,6 +248,54 @@ Mistake describe(StrategyFault fault, const LayerShape& layer, const Strategy& s
                                   name_of(layer.kind)),
               .where = "recompute",
               .fix = "set recompute to \"none\": there is nothing to win"};
+    case StrategyFault::square_needs_its_kind:
+      return {.what = fmt::format("square={} under tp_kind '{}'", s.square, name_of(s.tp_kind)),
+              .where = "square",
+              .fix = "set square to 1, or tp_kind to \"spatial_temporal\""};
+    case StrategyFault::square_side:
+      return {.what = fmt::format("a square of side {}", s.square),
+              .where = "square",
+              .fix = "set square to 2 or 4"};
+    case StrategyFault::square_divides_tp:
+      return {.what = fmt::format("tp={} is no multiple of a square of {} devices", s.tp,
+                                  s.square * s.square),
+              .where = "tp",
+              .fix = fmt::format("choose tp from {0}, {1}, {2}, …, or another square",
+                                 s.square * s.square, 2 * s.square * s.square,
+                                 4 * s.square * s.square)};
+    case StrategyFault::square_needs_dense_block:
+      return {.what = fmt::format("spatial_temporal on a layer of kind '{}'{}", name_of(layer.kind),
+                                  layer.kind == LayerKind::block
+                                      ? " that is not one self-attention and a dense feed-forward"
+                                      : ""),
+              .where = "tp_kind",
+              .fix = "set tp_kind to \"megatron\" or \"ulysses\" there"};
+    case StrategyFault::square_divides_heads:
+      return {.what = fmt::format("{} needs the {} attention heads and {} key-value heads in {} "
+                                  "equal parts",
+                                  by_square(s), layer.heads, layer.kv_heads, s.tensor_split()),
+              .where = "square",
+              .fix = "choose a smaller tp or another tp_kind"};
+    case StrategyFault::square_divides_width:
+      return {
+          .what = fmt::format("{} needs a hidden width of {} in {} equal parts and {} "
+                              "feed-forward columns in {}",
+                              by_square(s), layer.hidden, s.square, layer.ffn, s.tensor_split()),
+          .where = "square",
+          .fix = "choose a smaller tp or another tp_kind"};
+    case StrategyFault::square_divides_tokens:
+      return {.what = fmt::format("{} needs {} tokens in {} equal blocks{}", by_square(s),
+                                  layer.tokens, square_token_blocks(layer, s, micro_batch),
+                                  rows_share_samples(s, micro_batch)
+                                      ? ""
+                                      : ", as its rows share the tokens of every sample"),
+              .where = s.cp > 1 ? "cp" : "square",
+              .fix = fmt::format("halve cp, or give a replica a multiple of {} samples", s.square)};
+    case StrategyFault::paper_is_one_square:
+      return {
+          .what = fmt::format("variant 'paper' with {} squares", s.outer()),
+          .where = "variant",
+          .fix = fmt::format("set tp to {}, or variant to \"plus_minus\"", s.square * s.square)};
   }
   internal_failure("a fault without words", std::source_location::current());
 }

@@ -26,6 +26,14 @@ enum class StrategyFault {
   ep_divides_dp,
   zero_needs_replicas,
   recompute_needs_block,
+  square_needs_its_kind,
+  square_side,
+  square_divides_tp,
+  square_needs_dense_block,
+  square_divides_heads,
+  square_divides_width,
+  square_divides_tokens,
+  paper_is_one_square,
 };
 
 // The first rule broken when a micro-batch of `micro_batch` samples meets this layer; none: legal.

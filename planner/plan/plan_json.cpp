@@ -1,5 +1,5 @@
-// The plan file. Every field is always written; runs of layers with equal strategies are written
-// once, with their length.
+// The plan file. Every field is always written, a square's where there is one; runs of layers with
+// equal strategies are written once, with their length.
 
 #include <fmt/core.h>
 
@@ -26,7 +26,9 @@ constexpr std::array kCosts = {CostKind::measured, CostKind::roofline, CostKind:
 constexpr std::array kPrecisions = {Precision::fp32, Precision::bf16};
 constexpr std::array kSchedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                    ScheduleKind::interleaved, ScheduleKind::zero_bubble};
-constexpr std::array kTensorKinds = {TensorKind::megatron, TensorKind::ulysses};
+constexpr std::array kTensorKinds = {TensorKind::megatron, TensorKind::ulysses,
+                                     TensorKind::spatial_temporal};
+constexpr std::array kVariants = {SquareVariant::plus_minus, SquareVariant::paper};
 constexpr std::array kRecomputes = {Recompute::none, Recompute::selective, Recompute::full};
 
 template <class Choices>
@@ -46,6 +48,10 @@ Json write_strategy(const Strategy& s, std::size_t layers) {
   json["layers"] = layers;
   json["tp"] = s.tp;
   json["tp_kind"] = name_of(s.tp_kind);
+  if (s.tp_kind == TensorKind::spatial_temporal) {
+    json["square"] = s.square;
+    json["variant"] = name_of(s.variant);
+  }
   json["cp"] = s.cp;
   json["dp"] = s.dp;
   json["zero"] = static_cast<int>(s.zero);
@@ -65,6 +71,10 @@ void read_strategy(const JsonValue& value, std::size_t limit, std::vector<Strate
   Strategy s;
   s.tp = read_count(object, "tp");
   s.tp_kind = read_choice(object.at("tp_kind"), kTensorKinds);
+  if (s.tp_kind == TensorKind::spatial_temporal) {
+    s.square = read_count(object, "square");
+    if (const auto variant = object.find("variant")) s.variant = read_choice(*variant, kVariants);
+  }
   s.cp = read_count(object, "cp");
   s.dp = read_count(object, "dp");
   s.zero = static_cast<Zero>(object.integer("zero", {.low = 0, .high = 3}));

@@ -48,6 +48,11 @@ inline constexpr std::array kTimeTermFields = {
     TimeTermField{"hidden_reduce", &LayerTime::hidden_reduce},
 };
 
+// Left out of a file where they are zero.
+inline constexpr std::array kOptionalTermFields = {
+    TimeTermField{"hidden_tensor", &LayerTime::hidden_tensor},
+};
+
 inline constexpr std::array kMemoryFields = {
     MemoryField{"weights", &LayerMemory::weights},
     MemoryField{"gradients", &LayerMemory::gradients},

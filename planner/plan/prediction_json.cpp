@@ -41,6 +41,9 @@ Json write_stage(const StagePrediction& stage) {
   Json json;
   json["times"] = write_fields(stage.times, kStageTimeFields);
   json["terms"] = write_fields(stage.terms, kTimeTermFields);
+  for (const TimeTermField& field : kOptionalTermFields)
+    if (stage.terms.*field.member != 0)
+      json["terms"][field.name] = write(stage.terms.*field.member);
   json["redistribute"] = write(stage.redistribute);
   json["memory"] = write_fields(stage.memory, kMemoryFields);
   json["in_flight"] = write(stage.in_flight);
@@ -56,7 +59,10 @@ StagePrediction read_stage(const JsonValue& value) {
   JsonObject object(value);
   StagePrediction stage;
   read_fields(object.object("times"), kStageTimeFields, stage.times);
-  read_fields(object.object("terms"), kTimeTermFields, stage.terms);
+  JsonObject terms = object.object("terms");
+  for (const TimeTermField& field : kOptionalTermFields)
+    if (const auto term = terms.find(field.name)) read(*term, stage.terms.*field.member);
+  read_fields(std::move(terms), kTimeTermFields, stage.terms);
   read(object.at("redistribute"), stage.redistribute);
   read_fields(object.object("memory"), kMemoryFields, stage.memory);
   read(object.at("in_flight"), stage.in_flight);

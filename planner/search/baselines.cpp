@@ -43,7 +43,7 @@ class Baseline {
   }
 
   bool offers(const Strategy& s) const {
-    if (s.cp > 1 || (s.tp > 1 && s.tp_kind == TensorKind::ulysses)) return false;
+    if (s.cp > 1 || (s.tp > 1 && s.tp_kind != TensorKind::megatron)) return false;
     const bool plain = s.recompute == Recompute::none && s.ep == 1;
     switch (algorithm_) {
       case Algorithm::dp:

@@ -36,6 +36,9 @@ constexpr std::array kRules = {
              "another way to lay out the activations is no slower and no larger in any layer, so "
              "nothing "
              "is gained by changing into this one"},
+    RuleInfo{Rule::unmeasured_squares, "unmeasured-squares",
+             "the price of a spatial-temporal square has not been held against runs on several "
+             "GPUs yet: offered when asked for"},
 };
 
 int max_experts(const Model& model) {
@@ -85,23 +88,30 @@ class Builder {
       if (beyond(tp, options_.max_tp)) break;
       for (const TensorKind kind : {TensorKind::megatron, TensorKind::ulysses}) {
         if (tp == 1 && kind == TensorKind::ulysses) continue;
-        grow_context(branch, tp, kind);
+        grow_context(branch, {.tp = tp, .tp_kind = kind});
       }
+      for (const int side : {2, 4})
+        if (tp % (side * side) == 0)
+          grow_context(branch, {.tp = tp, .tp_kind = TensorKind::spatial_temporal, .square = side});
     }
   }
 
-  void grow_context(TreeBranch& branch, int tp, TensorKind kind) {
+  void grow_context(TreeBranch& branch, Strategy s) {
+    const int tp = s.tp;
     const int rest = branch.stage_devices / tp;
     for (int cp = 1; cp <= rest && rest % cp == 0 && cp <= tokens_; cp *= 2) {
       if (beyond(cp, options_.max_cp)) break;
-      Strategy s{.tp = tp, .tp_kind = kind, .cp = cp, .dp = rest / cp};
+      s.cp = cp;
+      s.dp = rest / cp;
       std::optional<Rule> pruned;
       if (tp > cluster_.node_width() && options_.applies(Rule::tp_in_node))
         pruned = Rule::tp_in_node;
-      if (cp > 1 && kind == TensorKind::ulysses && options_.applies(Rule::ulysses_or_ring))
+      if (cp > 1 && s.tp_kind == TensorKind::ulysses && options_.applies(Rule::ulysses_or_ring))
         pruned = Rule::ulysses_or_ring;
       if (cp > 1 && tokens_ / cp < kLeastRingTokens && options_.applies(Rule::ring_needs_tokens))
         pruned = Rule::ring_needs_tokens;
+      if (s.tp_kind == TensorKind::spatial_temporal && options_.applies(Rule::unmeasured_squares))
+        pruned = Rule::unmeasured_squares;
       grow_states(branch, s, pruned);
     }
   }

@@ -26,6 +26,7 @@ enum class Rule {
   near_tensor_groups,
   few_chunks,
   covered_layout,
+  unmeasured_squares,
 };
 struct RuleInfo {
   Rule rule;

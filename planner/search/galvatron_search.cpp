@@ -40,8 +40,8 @@ struct Task {
 bool is_its_own(const Strategy& s) {
   const bool states =
       s.dp > 1 ? s.zero == Zero::gradients || s.zero == Zero::parameters : s.zero == Zero::none;
-  return s.cp == 1 && s.ep == 1 && s.tp <= kMostTensor && states &&
-         s.recompute != Recompute::selective;
+  return s.tp_kind != TensorKind::spatial_temporal && s.cp == 1 && s.ep == 1 &&
+         s.tp <= kMostTensor && states && s.recompute != Recompute::selective;
 }
 
 std::vector<Task> tasks_of(const Configuration& c, int stage_devices) {

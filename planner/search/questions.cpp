@@ -60,6 +60,8 @@ Questions layer_questions(const Model& model, const Cluster& cluster,
       if (c.shape.stages != branch.stages) continue;
       for (const Strategy& s : kept_strategies(branch)) {
         if (c.micro_batch % s.dp != 0) continue;
+        // A square computes what as many megatron ranks do, step by step.
+        if (s.tp_kind == TensorKind::spatial_temporal) continue;
         const LayerQuestion q{s.tp_kind, s.tp, s.cp, c.micro_batch / s.dp};
         std::set<std::int64_t>& samples = asked[{q.kind, q.tp, q.cp}];
         if (samples.contains(q.samples) || !legal(s, c.micro_batch) || !fits(model, q, options))

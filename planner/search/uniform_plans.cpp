@@ -30,7 +30,7 @@ const Strategy& block_strategy(const Plan& plan) {
 
 std::set<Feature> features_of(const Plan& plan) {
   const Strategy& s = block_strategy(plan);
-  const int tensor = s.tp == 1 ? 0 : s.tp_kind == TensorKind::megatron ? 1 : 2;
+  const int tensor = s.tp == 1 ? 0 : 1 + static_cast<int>(s.tp_kind);
   std::set<Feature> features = {{0, plan.shape.stages},        {1, tensor},
                                 {2, static_cast<int>(s.zero)}, {3, static_cast<int>(s.recompute)},
                                 {4, s.cp > 1 ? 1 : 0},         {5, s.ep > 1 ? 1 : 0}};
@@ -77,6 +77,11 @@ std::optional<Finalist> uniform_plan(const SearchContext& context, const TreeBra
   Strategy outside = strategy;
   outside.recompute = Recompute::none;
   outside.ep = 1;
+  if (strategy.tp_kind == TensorKind::spatial_temporal) {  // tables and logits form no square
+    outside.tp_kind = TensorKind::megatron;
+    outside.square = 1;
+    outside.variant = SquareVariant::plus_minus;
+  }
   ProblemOptions uniform;
   uniform.filter = {[&](const Strategy& other) { return other == strategy; },
                     [&](const Strategy& other) { return other == outside; }};

@@ -16,7 +16,7 @@ StepTerms own_terms(const StagePrediction& stage, int micro_batches) {
   StepTerms terms;
   terms.compute =
       each(t.forward_compute + t.backward_input_compute + t.backward_weight_compute + t.recompute);
-  terms.tensor.exposed = each(t.forward_tensor + t.backward_tensor);
+  terms.tensor = {each(t.forward_tensor + t.backward_tensor), each(t.hidden_tensor)};
   terms.context = {each(t.forward_context + t.backward_context), each(t.hidden_context)};
   terms.expert.exposed = each(t.forward_expert + t.backward_expert);
   terms.gather = {each(t.forward_gather + t.backward_gather) + Seconds(t.regather),

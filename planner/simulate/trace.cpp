@@ -62,11 +62,11 @@ double weight_of(const LayerShape& layer, const Strategy& s, std::optional<CommK
 
 class StageTrace {
  public:
-  StageTrace(const Plan& plan, int stage)
+  StageTrace(const Plan& plan, int stage, std::string name)
       : plan_(plan),
         stage_(stage),
         layers_(layers_of(plan.stages[static_cast<std::size_t>(stage)])) {
-    process_.name = fmt::format("stage {}", stage);
+    process_.name = std::move(name);
   }
 
   void add(const SimulationEvent& event) {
@@ -100,6 +100,17 @@ class StageTrace {
                                             .micro_batch = event.op.micro_batch});
         break;
     }
+  }
+
+  void add(const CollectiveEvent& event) {
+    if (event.end <= event.start) return;
+    const std::string name = name_of(event.kind);
+    process_.communication.push_back(
+        {.name = event.micro_batch < 0 ? name : fmt::format("{} {}", name, event.micro_batch),
+         .category = name,
+         .start = event.start,
+         .end = event.end,
+         .micro_batch = event.micro_batch});
   }
 
   const TraceProcess& process() const { return process_; }
@@ -173,20 +184,57 @@ class StageTrace {
   TraceProcess process_;
 };
 
+std::string stage_name(int stage) { return fmt::format("stage {}", stage); }
+
+std::string file_of(const std::vector<StageTrace>& traces) {
+  std::vector<std::string> processes;
+  processes.reserve(traces.size());
+  for (const StageTrace& trace : traces)
+    processes.push_back(trace_events(static_cast<int>(processes.size()), trace.process()));
+  return trace_file(processes);
+}
+
 }  // namespace
 
 std::string trace_json(const Simulation& simulation, const Plan& plan) {
   internal_check(!simulation.events.empty(), "a trace of a simulation that kept its events");
   std::vector<StageTrace> stages;
   stages.reserve(static_cast<std::size_t>(plan.shape.stages));
-  for (int stage = 0; stage < plan.shape.stages; ++stage) stages.emplace_back(plan, stage);
+  for (int stage = 0; stage < plan.shape.stages; ++stage)
+    stages.emplace_back(plan, stage, stage_name(stage));
   for (const SimulationEvent& event : simulation.events)
     stages[static_cast<std::size_t>(event.stage)].add(event);
-  std::vector<std::string> processes;
-  processes.reserve(stages.size());
-  for (const StageTrace& stage : stages)
-    processes.push_back(trace_events(static_cast<int>(processes.size()), stage.process()));
-  return trace_file(processes);
+  return file_of(stages);
+}
+
+std::string trace_json(const EventSimulation& simulation, const EventInput& input,
+                       const Plan& plan) {
+  // What was played beside compute is no part of a pass.
+  Plan apart = plan;
+  for (std::size_t i = 0; i < input.streams.size(); ++i) {
+    const StageStreams& streams = input.streams[i];
+    LayerTime& terms = apart.prediction.stages[i].terms;
+    if (!streams.forward_gathers.empty() || !streams.scatters.empty())
+      terms.forward_gather = terms.backward_gather = 0;
+  }
+  std::vector<StageTrace> traces;
+  const auto stages = static_cast<std::size_t>(plan.shape.stages);
+  traces.reserve(stages * simulation.classes.size());
+  for (std::size_t c = 0; c < simulation.classes.size(); ++c) {
+    const Simulation& replicas = simulation.classes[c];
+    internal_check(!replicas.events.empty(), "a trace of a simulation that kept its events");
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+      std::string name = stage_name(stage);
+      if (simulation.classes.size() > 1)
+        name += fmt::format(" × {} of class {}", input.replicas[c].pipelines, c);
+      traces.emplace_back(apart, stage, std::move(name));
+    }
+    for (const SimulationEvent& event : replicas.events)
+      traces[c * stages + static_cast<std::size_t>(event.stage)].add(event);
+    for (const CollectiveEvent& event : simulation.collectives)
+      traces[c * stages + static_cast<std::size_t>(event.stage)].add(event);
+  }
+  return file_of(traces);
 }
 
 }  // namespace braid

@@ -45,6 +45,12 @@ GroupShape group_along(const Mesh& mesh, const Strategy& strategy, Axis axis) {
       return {strategy.cp, strides.context * far};
     case Axis::tensor:
       return {strategy.tp, strides.tensor * far};
+    case Axis::outer:
+      return {strategy.outer(), strides.tensor * far * strategy.square * strategy.square};
+    case Axis::row:
+      return {strategy.square, strides.tensor * far * strategy.square};
+    case Axis::column:
+      return {strategy.square, strides.tensor * far};
   }
   return {};
 }

@@ -10,7 +10,17 @@
 
 namespace braid {
 
-enum class Axis { pipeline, data, context, tensor };
+enum class Axis {
+  pipeline,
+  data,
+  context,
+  tensor,
+  // Parts of the tensor axis, from the slowest: squares, and a square's rows and columns. Along
+  // `row` the row changes, so that such a group is one column of the square.
+  outer,
+  row,
+  column,
+};
 
 // Which axis lies where, from the slowest (far apart) to the fastest (neighbouring ids).
 enum class MeshOrder {

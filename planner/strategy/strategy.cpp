@@ -10,6 +10,18 @@ std::string name_of(TensorKind kind) {
       return "megatron";
     case TensorKind::ulysses:
       return "ulysses";
+    case TensorKind::spatial_temporal:
+      return "spatial_temporal";
+  }
+  return {};
+}
+
+std::string name_of(SquareVariant variant) {
+  switch (variant) {
+    case SquareVariant::plus_minus:
+      return "plus_minus";
+    case SquareVariant::paper:
+      return "paper";
   }
   return {};
 }
@@ -35,7 +47,10 @@ std::string to_string(const Strategy& s) {
     if (!text.empty()) text += ' ';
     text += fmt::format("{}{}", name, degree);
   };
-  add(s.tp_kind == TensorKind::megatron ? "tp" : "ulysses", s.tp);
+  add(s.tp_kind == TensorKind::ulysses ? "ulysses" : "tp", s.outer());
+  if (s.tp_kind == TensorKind::spatial_temporal)
+    text += fmt::format("{}st{}x{}{}", text.empty() ? "" : " ", s.square, s.square,
+                        s.variant == SquareVariant::paper ? ".paper" : "");
   add("cp", s.cp);
   add("dp", s.dp);
   add("ep", s.ep);

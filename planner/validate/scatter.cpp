@@ -78,9 +78,9 @@ std::string scatter_svg(const Pricing& pricing) {
     std::vector<const PricedFigure*> figures;
     for (const PricedFigure& figure : pricing.figures)
       if (figure.run->set == sets[i]) figures.push_back(&figure);
-    const auto column = static_cast<double>(i % kColumns), row = static_cast<double>(i / kColumns);
-    svg += panel(sets[i], figures, kGap / 2 + column * (kPanel + kGap),
-                 kTop + kGap / 2 + row * (kPanel + kGap));
+    const std::size_t column = i % kColumns, row = i / kColumns;
+    svg += panel(sets[i], figures, kGap / 2 + static_cast<double>(column) * (kPanel + kGap),
+                 kTop + kGap / 2 + static_cast<double>(row) * (kPanel + kGap));
   }
   return svg + "</svg>\n";
 }

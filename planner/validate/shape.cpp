@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "planner/core/error.h"
@@ -92,16 +93,16 @@ ModelShape amp_gpt2(const MeasuredRun& run) {
 // on 81 tokens, and after five doublings of the picture, each two of which cut the width by four,
 // twelve layers of width/64 on 256 windows of 18 × 18. Between them stand reshapes.
 ModelShape amp_transgan(const MeasuredRun& run) {
-  constexpr int kItems = 56, kWide = 3, kNarrow = 41, kDepth = 12;
+  constexpr std::size_t kItems = 56, kWide = 3, kNarrow = 41, kDepth = 12;
   const double h = run.hidden;
   ModelShape shape{.hidden = h, .seq = 81};
   shape.items.resize(kItems);
   const Block wide{.hidden = h, .ffn = 4 * h, .heads = 1, .kv_heads = 1, .seq = 81};
   const Block narrow{
       .hidden = h / 64, .ffn = h / 16, .heads = 1, .kv_heads = 1, .seq = 324, .windows = 256};
-  for (int i = 0; i < kDepth; ++i) {
-    shape.items[static_cast<std::size_t>(kWide + i)] = {ItemKind::block, wide};
-    shape.items[static_cast<std::size_t>(kNarrow + i)] = {ItemKind::block, narrow};
+  for (std::size_t i = 0; i < kDepth; ++i) {
+    shape.items[kWide + i] = {ItemKind::block, wide};
+    shape.items[kNarrow + i] = {ItemKind::block, narrow};
   }
   return shape;
 }
@@ -147,17 +148,19 @@ ModelShape shape_of(const MeasuredRun& run) {
     shape.tied = !named->gated;
     return shape;
   }
-  if (run.hidden == 0 || run.layers == 0 || run.heads == 0 || run.seq == 0)
-    throw Error({.what = fmt::format("run {} of '{}' says neither its model's shape nor a name "
-                                     "that is known ('{}')",
-                                     run.id, run.set, run.model),
-                 .where = "rows",
-                 .fix = "give hidden, layers, heads and seq"});
+  if (run.hidden == 0 || run.layers == 0 || run.seq == 0)
+    throw Error({.what = fmt::format("it says neither its model's shape nor a name that is known"
+                                     "{}",
+                                     run.model.empty() ? "" : " ('" + run.model + "')"),
+                 .where = fmt::format("row {} of '{}'", run.id, run.set),
+                 .fix = "give hidden, layers and seq"});
   const double h = run.hidden;
+  constexpr double kUsualHead = 128;
+  const double heads = run.heads > 0 ? run.heads : std::max(1.0, std::floor(h / kUsualHead));
   const Block block{.hidden = h,
                     .ffn = 4 * h,
-                    .heads = static_cast<double>(run.heads),
-                    .kv_heads = static_cast<double>(run.heads),
+                    .heads = heads,
+                    .kv_heads = heads,
                     .seq = static_cast<double>(run.seq)};
   return decoder(block, run.layers, run.vocab > 0 ? run.vocab : kGpt2Vocabulary);
 }

@@ -31,27 +31,26 @@ class Pricer {
 
   RunPrediction price() const {
     std::vector<StageTimes> times;
-    RunPrediction sum;
-    for (int i = 0; i < static_cast<int>(split_.stages.size()); ++i) times.push_back(stage(i, sum));
+    times.reserve(split_.stages.size());
+    for (int i = 0; i < num_stages(); ++i) times.push_back(stage(i));
     PipelineShape shape;
     shape.schedule = split_.interleave > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-    shape.stages = static_cast<int>(split_.stages.size());
+    shape.stages = num_stages();
     shape.micro_batches = split_.micro_batches;
     shape.chunks = split_.interleave;
     if (!schedulable(shape)) {
       shape.schedule = ScheduleKind::one_f_one_b;
       shape.chunks = 1;
     }
-    sum.seconds = simulate(shape, times).iteration.value() + program_.iteration;
-    sum.lower = sum.seconds * (1 - setup_.interval);
-    sum.upper = sum.seconds * (1 + setup_.interval);
-    sum.bound = bound();
-    return sum;
+    const double seconds = simulate(shape, times).iteration.value() + program_.iteration;
+    return {.seconds = seconds,
+            .lower = seconds * (1 - setup_.interval),
+            .upper = seconds * (1 + setup_.interval),
+            .bound = bound()};
   }
 
   double stage_seconds(int index) const {
-    RunPrediction ignored;
-    const StageTimes t = stage(index, ignored);
+    const StageTimes t = stage(index);
     return (t.forward + t.backward_input + t.backward_weight).value();
   }
 
@@ -69,9 +68,9 @@ class Pricer {
     const double samples =
         static_cast<double>(split_.micro_batch) * split_.micro_batches * split_.dp;
     double rate = 0;
-    for (int i = 0; i < static_cast<int>(split_.stages.size()); ++i) {
+    for (int i = 0; i < num_stages(); ++i) {
       const DeviceModel& on = device(i);
-      const RunStage& s = split_.stages[static_cast<std::size_t>(i)];
+      const RunStage& s = stage_at(i);
       rate +=
           s.tp * split_.cp * split_.dp * (split_.fp8 ? std::max(on.peak, on.peak_fp8) : on.peak);
     }
@@ -81,7 +80,7 @@ class Pricer {
   const DeviceModel& device(int stage) const {
     // The slowest of the devices that the stage has.
     const int first = split_.devices_before(stage);
-    const int count = split_.stages[static_cast<std::size_t>(stage)].tp * split_.cp * split_.dp;
+    const int count = stage_at(stage).tp * split_.cp * split_.dp;
     const DeviceModel* slowest = nullptr;
     for (int node = first / setup_.fabric.node_width;
          node <= (first + count - 1) / setup_.fabric.node_width; ++node) {
@@ -122,6 +121,16 @@ class Pricer {
     double host_forward = 0, host_backward = 0;
     double tensor_forward = 0, tensor_backward = 0;
     double scores_forward = 0;  // attention's own part, which selective recomputation repeats
+
+    Passes& operator+=(const Passes& more) {
+      forward += more.forward;
+      backward += more.backward;
+      host_forward += more.host_forward;
+      host_backward += more.host_backward;
+      tensor_forward += more.tensor_forward;
+      tensor_backward += more.tensor_backward;
+      return *this;
+    }
   };
 
   Passes block(const Block& b, int tp, const DeviceModel& device) const {
@@ -207,6 +216,7 @@ class Pricer {
 
   Passes head(int tp, const DeviceModel& device) const {
     Passes p;
+    if (model_.vocabulary == 0) return p;
     const double tokens = split_.micro_batch * model_.seq / split_.cp;
     const double v = vocabulary(tp) / tp;
     const double loss = streaming_time(device, tokens * v * program_.loss_traffic);
@@ -229,91 +239,93 @@ class Pricer {
     return sum / stage.tp;
   }
 
-  StageTimes stage(int index, RunPrediction& sum) const {
-    const RunStage& s = split_.stages[static_cast<std::size_t>(index)];
+  // All blocks of a stage, and its head: what one micro-batch takes, recomputation included.
+  Passes passes_of(int index) const {
+    const RunStage& s = stage_at(index);
     const DeviceModel& on = device(index);
-    Passes all;
-    double gathers = 0;
-    bool has_head = false;
-    double blocks = 0;
-    Passes last;
-    const Block* known = nullptr;
+    double again = s.repeated * program_.repeats;
+    if (split_.selective) again += program_.selective_repeats;
+    const bool scores_again = split_.selective && program_.selective_repeats == 0;
+    Passes all, one;
+    const Block* priced = nullptr;
+    bool ends = index == 0;
     for (int i = s.begin; i < s.end; ++i) {
       const Item& item = model_.items[static_cast<std::size_t>(i)];
-      if (item.kind == ItemKind::head) has_head = true;
+      if (item.kind == ItemKind::head) {
+        ends = true;
+        all += head(s.tp, on);
+      }
       if (item.kind != ItemKind::block) continue;
-      if (known == nullptr || *known != item.block) last = block(item.block, s.tp, on);
-      known = &item.block;
-      ++blocks;
-      double again = s.repeated * program_.repeats;
-      if (split_.selective) again += program_.selective_repeats;
-      const bool scores_again = split_.selective && program_.selective_repeats == 0;
-      all.forward += last.forward;
-      all.tensor_forward += last.tensor_forward;
-      all.host_forward += last.host_forward;
-      all.backward += last.backward + again * last.forward;
-      if (scores_again) all.backward += last.scores_forward;
-      all.tensor_backward += last.tensor_backward + again * last.tensor_forward;
-      all.host_backward += last.host_backward + again * last.host_forward;
-      if (split_.sharded)
-        gathers += all_gather(item.block.parameters() / s.tp * kHalf, replicas(s));
+      if (priced == nullptr || *priced != item.block) one = block(item.block, s.tp, on);
+      priced = &item.block;
+      all += one;
+      all.backward += again * one.forward + (scores_again ? one.scores_forward : 0);
+      all.tensor_backward += again * one.tensor_forward;
+      all.host_backward += again * one.host_forward;
     }
-    if (has_head && model_.vocabulary > 0) {
-      const Passes p = head(s.tp, on);
-      all.forward += p.forward;
-      all.backward += p.backward;
-    }
-    const double host = index == 0 || has_head ? program_.host_batch : program_.host_stage;
+    const double host = ends ? program_.host_batch : program_.host_stage;
     all.host_forward += host / 3;
     all.host_backward += 2 * host / 3;
-
-    StageTimes t;
-    double forward =
-        slower_of(all.forward + all.tensor_forward, all.host_forward, program_.sharpness);
-    double backward =
-        slower_of(all.backward + all.tensor_backward, all.host_backward, program_.sharpness);
-    if (split_.sharded) {
-      // Parameters come in twice, gradients leave once, each under a pass's compute.
-      forward += std::max(0.0, gathers - program_.gather_overlap * all.forward);
-      backward += std::max(0.0, 2 * gathers - program_.gather_overlap * all.backward);
-    }
-    sum.compute = std::max(sum.compute, (all.forward + all.backward) * split_.micro_batches);
-    sum.host = std::max(sum.host, (all.host_forward + all.host_backward) * split_.micro_batches);
-    sum.tensor =
-        std::max(sum.tensor, (all.tensor_forward + all.tensor_backward) * split_.micro_batches);
-    if (index + 1 < static_cast<int>(split_.stages.size())) {
-      const double sent = send(index);
-      t.transfer = Seconds(sent);
-      forward += program_.send_exposed * sent;
-      backward += program_.send_exposed * sent;
-      sum.transfer = std::max(sum.transfer, 2 * sent * split_.micro_batches);
-    }
-    const double owned = parameters(s);
-    double reduce = 0;
-    if (!split_.sharded) {
-      reduce = all_reduce(owned * program_.gradient_bytes, replicas(s));
-      reduce = std::max(reduce * 0.05, reduce - program_.overlap * backward);
-      if (split_.dp * split_.cp == 1) reduce = 0;
-      if (index == 0 || index + 1 == static_cast<int>(split_.stages.size()))
-        reduce += tied_reduction(s);
-    }
-    const double shards = program_.shards_optimizer ? split_.dp * split_.cp : 1;
-    const double update = streaming_time(on, owned / shards * program_.optimizer_bytes);
-    t.forward = Seconds(forward);
-    t.backward_input = Seconds(backward / 2);
-    t.backward_weight = Seconds(backward / 2);
-    t.reduce = Seconds(reduce);
-    t.update = Seconds(update);
-    sum.reduce = std::max(sum.reduce, reduce);
-    sum.update = std::max(sum.update, update);
-    return t;
+    return all;
   }
 
+  // ZeRO-3's gathers of one pass.
+  double gathers_of(const RunStage& s) const {
+    double sum = 0;
+    if (!split_.sharded) return sum;
+    for (int i = s.begin; i < s.end; ++i) {
+      const Item& item = model_.items[static_cast<std::size_t>(i)];
+      if (item.kind == ItemKind::block)
+        sum += all_gather(item.block.parameters() / s.tp * kHalf, replicas(s));
+    }
+    return sum;
+  }
+
+  // Gradients that are summed after the last backward, beyond what it hides.
+  double reduction(int index, double backward) const {
+    if (split_.sharded) return 0;
+    const RunStage& s = stage_at(index);
+    // The last bucket has nothing left to hide behind.
+    constexpr double kLastBucket = 0.05;
+    const double whole = all_reduce(parameters(s) * program_.gradient_bytes, replicas(s));
+    double exposed = std::max(kLastBucket * whole, whole - program_.overlap * backward);
+    if (index == 0 || index + 1 == num_stages()) exposed += tied_reduction(s);
+    return exposed;
+  }
+
+  StageTimes stage(int index) const {
+    const RunStage& s = stage_at(index);
+    const Passes all = passes_of(index);
+    // Parameters come in twice, gradients leave once, each under a pass's compute.
+    const double gathers = gathers_of(s);
+    double forward =
+        slower_of(all.forward + all.tensor_forward, all.host_forward, program_.sharpness) +
+        std::max(0.0, gathers - program_.gather_overlap * all.forward);
+    double backward =
+        slower_of(all.backward + all.tensor_backward, all.host_backward, program_.sharpness) +
+        std::max(0.0, 2 * gathers - program_.gather_overlap * all.backward);
+    const double sent = index + 1 < num_stages() ? send(index) : 0;
+    forward += program_.send_exposed * sent;
+    backward += program_.send_exposed * sent;
+    const double shards = program_.shards_optimizer ? split_.dp * split_.cp : 1;
+    return {.forward = Seconds(forward),
+            .backward_input = Seconds(backward / 2),
+            .backward_weight = Seconds(backward / 2),
+            .reduce = Seconds(reduction(index, backward)),
+            .update = Seconds(
+                streaming_time(device(index), parameters(s) / shards * program_.optimizer_bytes)),
+            .transfer = Seconds(sent)};
+  }
+
+  int num_stages() const { return static_cast<int>(split_.stages.size()); }
+  const RunStage& stage_at(int index) const {
+    return split_.stages[static_cast<std::size_t>(index)];
+  }
   Group replicas(const RunStage& s) const { return {split_.dp * split_.cp, s.tp}; }
 
   // The hidden state to the next stage: all of it from every tensor rank, or a part from each.
   double send(int index) const {
-    const RunStage& s = split_.stages[static_cast<std::size_t>(index)];
+    const RunStage& s = stage_at(index);
     const Fabric& fabric = setup_.fabric;
     double width = model_.hidden, seq = model_.seq, windows = 1;
     for (int i = s.end - 1; i >= s.begin; --i) {
@@ -343,7 +355,7 @@ class Pricer {
   double tied_reduction(const RunStage& s) const {
     if (!model_.tied || model_.vocabulary == 0 || split_.stages.size() == 1) return 0;
     const double bytes = model_.vocabulary * model_.hidden / s.tp * program_.gradient_bytes;
-    const int devices = split_.devices_before(static_cast<int>(split_.stages.size()));
+    const int devices = split_.devices_before(num_stages());
     const bool inside = devices <= setup_.fabric.node_width;
     return inside ? setup_.fabric.inside_latency + bytes / setup_.fabric.point
                   : setup_.fabric.card_latency + bytes / card_share(s);

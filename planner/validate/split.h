@@ -32,10 +32,8 @@ struct RunSplit {
   int devices_before(int stage) const;
 };
 
-// Seconds of one iteration by kind, for the report; the simulator says the total.
 struct RunPrediction {
-  double seconds = 0;
-  double compute = 0, host = 0, tensor = 0, transfer = 0, reduce = 0, update = 0;
+  double seconds = 0;           // one iteration
   double lower = 0, upper = 0;  // where the measured time is expected nine times of ten
   double bound = 0;             // no device is faster: its arithmetic at its peak
 };

@@ -14,6 +14,7 @@
 namespace braid::models {
 
 using parallel::CutBy;
+using parallel::Direction;
 using parallel::Init;
 using parallel::Parameters;
 using parallel::Saved;
@@ -81,7 +82,7 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
                       .cut = CutBy::tensor,
                       .cut_dim = 1,
                       .deviation = s.init_std * s.residual_init_scale});
-  if (s.attention_out_bias) out_bias_ = bias("out", s.hidden, CutBy::nothing);
+  if (s.attention_out_bias) out_bias_ = bias("out", s.hidden, CutBy::hidden);
   if (s.alibi) {
     // Ulysses has cut the heads when it comes to scores.
     const std::int64_t ways = site.ulysses() ? site.strategy.tp : site.tensor_split();
@@ -94,9 +95,8 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
 const ops::RotaryTable& Attention::rotary_table() const {
   if (!table_.cos.defined()) {
     // Under Ulysses positions are turned ahead of the exchange, on the narrow tokens.
-    const auto& tokens = site_.megatron() ? site_.wide_tokens : site_.narrow_tokens;
     const parallel::Numerics& n = site_.numerics;
-    table_ = ops::rotary_table(parallel::positions_of(tokens).to(n.device),
+    table_ = ops::rotary_table(parallel::positions_of(site_.inner_tokens()).to(n.device),
                                rotary_frequencies(site_.shape).to(n.device), n.compute);
   }
   return table_;
@@ -106,7 +106,9 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
                                     Saved& saved) const {
   const LayerShape& s = site_.shape;
   const at::Tensor bias = s.qkv_bias ? parameters.fused_weight(qkv_bias_, 3) : at::Tensor();
-  const at::Tensor qkv = ops::linear(wide, parameters.fused_weight(qkv_, 3), bias);
+  const parallel::Product product =
+      parallel::linear(wide, parameters.fused_weight(qkv_, 3), bias, Direction::inward, site_);
+  const at::Tensor& qkv = product.value;
   at::Tensor q = by_head(qkv.narrow(2, 0, q_width_), s.head_dim);
   at::Tensor k = by_head(qkv.narrow(2, q_width_, kv_width_), s.head_dim);
   at::Tensor v = by_head(qkv.narrow(2, q_width_ + kv_width_, kv_width_), s.head_dim);
@@ -126,24 +128,27 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
     k = ops::rotary(k, rotary_table());
     v = v.contiguous();  // lets go of the storage it shared with q and k
   }
-  return {parallel::to_heads(q, site_), parallel::to_heads(k, site_), parallel::to_heads(v, site_)};
+  return {parallel::to_heads(q, site_), parallel::to_heads(k, site_), parallel::to_heads(v, site_),
+          product.operand};
 }
 
 parallel::ScoreBias Attention::bias_of(const parallel::Feed& feed) const {
   return {.slopes = slopes_, .lengths = feed.lengths};
 }
 
-ops::Attended Attention::attend(const Heads& heads, const parallel::Feed& feed) const {
-  return parallel::ring_attention(heads.q, heads.k, heads.v, scale_, site_, bias_of(feed));
+ops::Attended Attention::attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
+                                const parallel::Feed& feed) const {
+  return parallel::ring_attention(q, kv.k, kv.v, scale_, site_, bias_of(feed));
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
                               Parameters& parameters, Saved& saved) {
   const Norm::Normed normed = norm_.forward(x, parameters);
   const Heads heads = project(parallel::gather_tokens(normed.y, site_), parameters, saved);
-  const ops::Attended attended = attend(heads, feed);
+  const ops::Attended attended =
+      attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_), feed);
   saved.keep(slot(Slot::x), x);
-  saved.keep(slot(Slot::normed), normed.y);
+  saved.keep(slot(Slot::normed), site_.as_published() ? heads.operand : normed.y);
   saved.keep(slot(Slot::statistics), normed.statistics);
   saved.keep(slot(Slot::q), heads.q);
   saved.keep(slot(Slot::k), heads.k);
@@ -152,7 +157,9 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   saved.keep(slot(Slot::lse), attended.lse);
 
   const at::Tensor tokens = flat(parallel::to_tokens(attended.out, site_));
-  at::Tensor y = parallel::scatter_sum(ops::linear(tokens, parameters.weight(out_)), site_);
+  at::Tensor y = parallel::scatter_sum(
+      parallel::linear(tokens, parameters.weight(out_), {}, Direction::outward, site_).value,
+      site_);
   if (site_.shape.attention_out_bias) y = y.add(parameters.weight(out_bias_));
   return norm_.behind(x.add(dropout_(y, feed)), parameters, saved);
 }
@@ -161,28 +168,32 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
                                Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
   const at::Tensor dy = norm_.behind_backward(dresult, parameters, saved, work);
-  const Heads heads{saved.at(slot(Slot::q)), saved.at(slot(Slot::k)), saved.at(slot(Slot::v))};
+  const at::Tensor& q = saved.at(slot(Slot::q));
+  const parallel::KeysAndValues kv =
+      parallel::gather_rows({saved.at(slot(Slot::k)), saved.at(slot(Slot::v))}, site_);
   const ops::Attended attended =
       saved.has(slot(Slot::out))
           ? ops::Attended{saved.at(slot(Slot::out)), saved.at(slot(Slot::lse))}
-          : attend(heads, feed);
+          : attend(q, kv, feed);
 
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
-  const at::Tensor dtokens = ops::linear_input_gradient(wide_dy, parameters.weight(out_));
-  work.later([this, &parameters, dropped, wide_dy, out = attended.out] {
-    ops::add_weight_gradient(parameters.gradient(out_), wide_dy,
-                             flat(parallel::to_tokens(out, site_)));
+  const auto [dtokens, out_operand] =
+      parallel::linear_input_gradient(wide_dy, parameters.weight(out_), Direction::outward, site_);
+  work.later([this, &parameters, dropped, out_dy = out_operand, out = attended.out] {
+    parallel::add_weight_gradient(parameters.gradient(out_), out_dy,
+                                  flat(parallel::to_tokens(out, site_)), Direction::outward, site_);
     if (site_.shape.attention_out_bias)
       ops::add_bias_gradient(parameters.gradient(out_bias_), dropped);
   });
 
   const at::Tensor dout = parallel::to_heads(by_head(dtokens, s.head_dim), site_);
   const ops::AttentionGradients grads = parallel::ring_attention_backward(
-      dout, heads.q, heads.k, heads.v, attended.out, attended.lse, scale_, site_, bias_of(feed));
+      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias_of(feed));
+  const parallel::KeysAndValues dkv = parallel::scatter_rows({grads.dk, grads.dv}, site_);
   at::Tensor dq = parallel::to_tokens(grads.dq, site_);
-  at::Tensor dk = parallel::to_tokens(grads.dk, site_);
-  const at::Tensor dv = parallel::to_tokens(grads.dv, site_);
+  at::Tensor dk = parallel::to_tokens(dkv.k, site_);
+  const at::Tensor dv = parallel::to_tokens(dkv.v, site_);
   if (s.rotary) {
     dq = ops::rotary_backward(dq, rotary_table());
     dk = ops::rotary_backward(dk, rotary_table());
@@ -199,12 +210,15 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
     norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
   const at::Tensor dqkv = at::cat({flat(dq), flat(dk), flat(dv)}, 2);
-  const at::Tensor dwide = ops::linear_input_gradient(dqkv, parameters.fused_weight(qkv_, 3));
+  const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
+      dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
   // The gathered input is not kept: gathered again when its turn comes.
-  work.later([this, &parameters, dqkv, normed = saved.at(slot(Slot::normed))] {
+  work.later([this, &parameters, bias_dy = s.qkv_bias ? dqkv : at::Tensor(), qkv_dy = qkv_operand,
+              normed = saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
-    ops::add_weight_gradient(parameters.fused_gradient(qkv_, 3), dqkv, wide);
-    if (site_.shape.qkv_bias) ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), dqkv);
+    parallel::add_weight_gradient(parameters.fused_gradient(qkv_, 3), qkv_dy, wide,
+                                  Direction::inward, site_);
+    if (bias_dy.defined()) ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), bias_dy);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
   return norm_

@@ -7,6 +7,7 @@
 #include "runtime/ops/attention.h"
 #include "runtime/ops/rotary.h"
 #include "runtime/parallel/ring.h"
+#include "runtime/parallel/square.h"
 
 namespace braid::models {
 
@@ -40,12 +41,14 @@ class Attention : public SubLayer {
   };
   struct Heads {
     at::Tensor q, k, v;
+    at::Tensor operand;  // of their product's weight gradient
   };
 
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
                 parallel::Saved& saved) const;
-  ops::Attended attend(const Heads& heads, const parallel::Feed& feed) const;
+  ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
+                       const parallel::Feed& feed) const;
   parallel::ScoreBias bias_of(const parallel::Feed& feed) const;
   const ops::RotaryTable& rotary_table() const;
 

@@ -2,11 +2,13 @@
 
 #include "runtime/ops/activation.h"
 #include "runtime/ops/linear.h"
+#include "runtime/parallel/square.h"
 #include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
 using parallel::CutBy;
+using parallel::Direction;
 using parallel::Init;
 using parallel::Parameters;
 using parallel::Saved;
@@ -43,7 +45,7 @@ FeedForward::FeedForward(const parallel::Site& site, Parameters::Declare& declar
                        .cut = CutBy::tensor,
                        .cut_dim = 1,
                        .deviation = s.init_std * s.residual_init_scale});
-  if (s.ffn_bias) down_bias_ = bias("down", s.hidden, CutBy::nothing);
+  if (s.ffn_bias) down_bias_ = bias("down", s.hidden, CutBy::hidden);
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
@@ -52,15 +54,18 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
   const Norm::Normed normed = norm_.forward(x, parameters);
   const at::Tensor wide = parallel::gather_tokens(normed.y, site_);
   const at::Tensor bias = s.ffn_bias ? parameters.fused_weight(up_bias_, inputs()) : at::Tensor();
-  const at::Tensor pre = ops::linear(wide, parameters.fused_weight(up_, inputs()), bias);
+  const auto [pre, operand] = parallel::linear(wide, parameters.fused_weight(up_, inputs()), bias,
+                                               Direction::inward, site_);
   const at::Tensor activated = ops::activate(s.activation, pre);
   saved.keep(slot(Slot::x), x);
-  saved.keep(slot(Slot::normed), normed.y);
+  saved.keep(slot(Slot::normed), site_.as_published() ? operand : normed.y);
   saved.keep(slot(Slot::statistics), normed.statistics);
   saved.keep(slot(Slot::pre), pre);
   saved.keep(slot(Slot::activated), activated);
 
-  at::Tensor y = parallel::scatter_sum(ops::linear(activated, parameters.weight(down_)), site_);
+  at::Tensor y = parallel::scatter_sum(
+      parallel::linear(activated, parameters.weight(down_), {}, Direction::outward, site_).value,
+      site_);
   if (s.ffn_bias) y = y.add(parameters.weight(down_bias_));
   return norm_.behind(x.add(dropout_(y, feed)), parameters, saved);
 }
@@ -74,18 +79,23 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
                                                                 : ops::activate(s.activation, pre);
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
-  const at::Tensor dactivated = ops::linear_input_gradient(wide_dy, parameters.weight(down_));
-  work.later([this, &parameters, dropped, wide_dy, activated] {
-    ops::add_weight_gradient(parameters.gradient(down_), wide_dy, activated);
+  const auto [dactivated, down_operand] =
+      parallel::linear_input_gradient(wide_dy, parameters.weight(down_), Direction::outward, site_);
+  work.later([this, &parameters, dropped, down_dy = down_operand, activated] {
+    parallel::add_weight_gradient(parameters.gradient(down_), down_dy, activated,
+                                  Direction::outward, site_);
     if (site_.shape.ffn_bias) ops::add_bias_gradient(parameters.gradient(down_bias_), dropped);
   });
   const at::Tensor dpre = ops::activate_backward(s.activation, dactivated, pre);
-  const at::Tensor dwide = ops::linear_input_gradient(dpre, parameters.fused_weight(up_, inputs()));
-  work.later([this, &parameters, dpre, normed = saved.at(slot(Slot::normed))] {
+  const auto [dwide, up_operand] = parallel::linear_input_gradient(
+      dpre, parameters.fused_weight(up_, inputs()), Direction::inward, site_);
+  work.later([this, &parameters, bias_dy = s.ffn_bias ? dpre : at::Tensor(), up_dy = up_operand,
+              normed = saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
-    ops::add_weight_gradient(parameters.fused_gradient(up_, inputs()), dpre, wide);
-    if (site_.shape.ffn_bias)
-      ops::add_bias_gradient(parameters.fused_gradient(up_bias_, inputs()), dpre);
+    parallel::add_weight_gradient(parameters.fused_gradient(up_, inputs()), up_dy, wide,
+                                  Direction::inward, site_);
+    if (bias_dy.defined())
+      ops::add_bias_gradient(parameters.fused_gradient(up_bias_, inputs()), bias_dy);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
   return norm_

@@ -4,32 +4,40 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "runtime/ops/norm.h"
+#include "runtime/parallel/square_norm.h"
 
 namespace braid::models {
 
+using parallel::CutBy;
 using parallel::Init;
 using parallel::Parameters;
 
 Norm::Norm(const parallel::Site& site, Parameters::Declare& declare, const std::string& prefix)
-    : kind_(site.shape.norm), epsilon_(site.shape.norm_epsilon) {
+    : site_(site), kind_(site.shape.norm), epsilon_(site.shape.norm_epsilon) {
   weight_ = declare.add({.name = prefix + ".weight",
                          .shape = {site.shape.hidden},
+                         .cut = CutBy::hidden,
                          .init = Init::ones,
                          .decays = false});
   if (kind_ == NormKind::layer_norm)
     bias_ = declare.add({.name = prefix + ".bias",
                          .shape = {site.shape.hidden},
+                         .cut = CutBy::hidden,
                          .init = Init::zeros,
                          .decays = false});
 }
 
 Norm::Normed Norm::forward(const at::Tensor& x, const Parameters& parameters) const {
   if (kind_ == NormKind::rms_norm) {
-    ops::RmsNorm normed = ops::rms_norm(x, parameters.weight(weight_), epsilon_);
+    const at::Tensor weight = parameters.weight(weight_);
+    ops::RmsNorm normed = site_.in_square() ? parallel::square_rms_norm(x, weight, epsilon_, site_)
+                                            : ops::rms_norm(x, weight, epsilon_);
     return {normed.y, normed.statistics};
   }
-  ops::LayerNorm normed =
-      ops::layer_norm(x, parameters.weight(weight_), parameters.weight(bias_), epsilon_);
+  const at::Tensor weight = parameters.weight(weight_), bias = parameters.weight(bias_);
+  ops::LayerNorm normed = site_.in_square()
+                              ? parallel::square_layer_norm(x, weight, bias, epsilon_, site_)
+                              : ops::layer_norm(x, weight, bias, epsilon_);
   return {normed.y, normed.statistics};
 }
 
@@ -40,12 +48,17 @@ at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& x, const at::T
   const at::ScalarType type = x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type();
   at::Tensor dweight = at::zeros(weight.sizes(), x.options().dtype(type));
   if (kind_ == NormKind::rms_norm) {
-    at::Tensor dx = ops::rms_norm_backward(dy, x, statistics, weight, dweight);
+    at::Tensor dx = site_.in_square() ? parallel::square_rms_norm_backward(dy, x, statistics,
+                                                                           weight, dweight, site_)
+                                      : ops::rms_norm_backward(dy, x, statistics, weight, dweight);
     work.later([&parameters, id = weight_, dweight] { parameters.gradient(id).add_(dweight); });
     return dx;
   }
   at::Tensor dbias = at::zeros_like(dweight);
-  at::Tensor dx = ops::layer_norm_backward(dy, x, statistics, weight, dweight, dbias);
+  at::Tensor dx =
+      site_.in_square()
+          ? parallel::square_layer_norm_backward(dy, x, statistics, weight, dweight, dbias, site_)
+          : ops::layer_norm_backward(dy, x, statistics, weight, dweight, dbias);
   work.later([&parameters, id = weight_, bias = bias_, dweight, dbias] {
     parameters.gradient(id).add_(dweight);
     parameters.gradient(bias).add_(dbias);

@@ -21,6 +21,7 @@ class Norm {
                       parallel::Parameters& parameters, parallel::WeightWork& work) const;
 
  private:
+  const parallel::Site& site_;
   NormKind kind_;
   double epsilon_;
   parallel::Parameters::Id weight_ = 0, bias_ = 0;

@@ -1,9 +1,13 @@
 #include "runtime/ops/linear.h"
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
+
+#include "runtime/ops/precision.h"
 
 namespace braid::ops {
 
@@ -21,19 +25,42 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
   return at::matmul(dy, weight);
 }
 
+void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  const at::ScalarType precision = sum.defined() ? sum.scalar_type() : wide(left.scalar_type());
+  if (left.is_meta()) {
+    if (!sum.defined())
+      sum = at::empty({left.size(0), right.size(1)}, left.options().dtype(precision));
+    return;
+  }
+  const bool same = left.scalar_type() == precision;
+  // addmm wants its summand in the factors' type, so that a wider product stands alone for a
+  // moment.
+  const bool alone = !same && left.is_cuda() && precision == at::kFloat;
+  if (!sum.defined()) {
+    sum = alone ? at::mm(left, right, precision) : at::mm(left.to(precision), right.to(precision));
+  } else if (alone) {
+    sum.add_(at::mm(left, right, precision));
+  } else {
+    sum.addmm_(left.to(precision), right.to(precision));
+  }
+}
+
+at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  const bool mixed = sum.scalar_type() != left.scalar_type();
+  if (!mixed || !left.is_cuda()) {
+    add_product(sum, left, right);
+    return sum.to(left.scalar_type());
+  }
+  // One pass over the two sums in place of one to add them and one to round.
+  at::Tensor result = at::empty(sum.sizes(), left.options());
+  at::add_out(result, sum, at::mm(left, right, sum.scalar_type()));
+  return result;
+}
+
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
   if (gradient.is_meta() || dy.is_meta()) return;
-  const at::Tensor left = rows_of(dy).t();
-  const at::Tensor right = rows_of(x);
-  const at::ScalarType precision = gradient.scalar_type();
-  if (dy.scalar_type() == precision) {
-    gradient.addmm_(left, right);
-  } else if (gradient.is_cuda() && precision == at::kFloat) {
-    // addmm wants its summand in the factors' type, so the product stands alone for a moment.
-    gradient.add_(at::mm(left, right, precision));
-  } else {
-    gradient.addmm_(left.to(precision), right.to(precision));
-  }
+  at::Tensor sum = gradient;
+  add_product(sum, rows_of(dy).t(), rows_of(x));
 }
 
 void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy) {

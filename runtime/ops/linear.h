@@ -8,6 +8,11 @@ namespace braid::ops {
 // An undefined bias adds nothing.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+// sum [m, n] += left [m, k] · right [k, n] in the sum's own precision; an undefined sum begins as
+// the product, in fp32 for bf16 factors.
+void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
+// sum + left · right, rounded once to the factors' type. The sum is used up.
+at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 // gradient [out, in] += dyᵀ·x, summed in the gradient's own precision (fp32 under bf16).
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
 // gradient [out] += dy summed over its leading dims.

@@ -32,7 +32,7 @@ std::vector<Segment> segments(const std::vector<Cut>& cuts, std::int64_t extent,
   std::vector<Segment> held = {{0, extent}};
   std::int64_t length = extent;
   for (const Cut& cut : cuts) {
-    const int index = coordinate(rank, cut.axis);
+    const int index = index_of(rank, cut);
     const int size = cut.axis.size;
     const int pieces = cut.kind == CutKind::zigzag ? 2 * size : size;
     internal_check(length % pieces == 0, "a cut divides its dim");

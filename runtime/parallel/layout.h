@@ -19,6 +19,7 @@ enum class CutKind {
 struct Cut {
   GroupShape axis;
   CutKind kind = CutKind::blocks;
+  GroupShape skew = {};  // a rank's place along this axis is added, around: a square's diagonals
   constexpr auto operator<=>(const Cut&) const = default;
 };
 
@@ -30,6 +31,11 @@ struct Layout {
 
 constexpr int coordinate(int rank, const GroupShape& axis) {
   return rank / axis.stride % axis.size;
+}
+
+// Which piece of a cut a rank takes.
+constexpr int index_of(int rank, const Cut& cut) {
+  return (coordinate(rank, cut.axis) + coordinate(rank, cut.skew)) % cut.axis.size;
 }
 
 struct Segment {

@@ -20,10 +20,15 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 }
 
 // The ranks of the tensor group that hold the same elements as this one; none: nobody else.
-comm::Group* sharing_group(CutBy cut, const Site& site) {
+comm::Group* sharing_group(const ParameterSpec& spec, const Site& site) {
+  if (site.in_square()) {
+    if (spec.cut == CutBy::nothing) return site.tensor.get();
+    if (spec.cut == CutBy::hidden) return site.same_diagonal.get();
+    return spec.shape.size() == 1 ? site.same_column.get() : nullptr;
+  }
   if (!site.megatron()) return nullptr;
-  if (cut == CutBy::nothing) return site.tensor.get();
-  if (cut == CutBy::kv_heads && site.same_kv->size() > 1) return site.same_kv.get();
+  if (spec.cut == CutBy::nothing || spec.cut == CutBy::hidden) return site.tensor.get();
+  if (spec.cut == CutBy::kv_heads && site.same_kv->size() > 1) return site.same_kv.get();
   return nullptr;
 }
 
@@ -46,11 +51,11 @@ at::Tensor normal_slice(std::uint64_t key, const ParameterSpec& spec, const Loca
   const std::int64_t rows = shape[0];
   const std::int64_t columns = product(shape) / std::max<std::int64_t>(1, rows);
   const std::int64_t whole_columns = product(spec.shape) / spec.shape[0];
-  const std::int64_t first_row = spec.cut_dim == 0 ? local.begin : 0;
+  const std::int64_t first_row = spec.cut_dim == 0 ? local.begin : local.across;
   // Along dim 1 the slice begins `begin` of its rows' elements further on.
   const std::int64_t inner =
       spec.shape.size() > 1 ? whole_columns / spec.shape[1] : std::int64_t{1};
-  const std::int64_t first_column = spec.cut_dim == 1 ? local.begin * inner : 0;
+  const std::int64_t first_column = (spec.cut_dim == 1 ? local.begin : local.across) * inner;
   const at::TensorOptions index = at::TensorOptions(at::kLong).device(numerics.device);
   at::Tensor values = at::empty({rows, columns}, index.dtype(numerics.state));
   constexpr std::int64_t kChunk = 1 << 21;
@@ -66,6 +71,21 @@ at::Tensor normal_slice(std::uint64_t key, const ParameterSpec& spec, const Loca
   return values.view(shape);
 }
 
+// A rank's block of a matrix: its heads or columns along the cut dim, its diagonal along the other.
+// Published squares hold every matrix as if its cut dim were the first.
+LocalShape square_block(const ParameterSpec& spec, const Site& site) {
+  const auto cut = static_cast<std::size_t>(spec.cut_dim);
+  const std::size_t other = 1 - cut;
+  LocalShape local{.shape = spec.shape};
+  local.shape[cut] /= site.tensor_split();
+  local.shape[other] /= site.strategy.hidden_split();
+  const bool swapped = site.as_published() && cut == 1;
+  local.begin = (swapped ? site.diagonal() : site.split_rank()) * local.shape[cut];
+  local.across = (swapped ? site.column : site.diagonal()) * local.shape[other];
+  local.real = local.shape[cut];
+  return local;
+}
+
 }  // namespace
 
 LocalShape local_shape(const ParameterSpec& spec, const Site& site) {
@@ -74,8 +94,13 @@ LocalShape local_shape(const ParameterSpec& spec, const Site& site) {
   const std::int64_t whole = length;
   const std::int64_t ways = site.tensor_split();
   const std::int64_t rank = site.split_rank();
+  if (site.in_square() && spec.shape.size() == 2) return square_block(spec, site);
   switch (spec.cut) {
     case CutBy::nothing:
+      break;
+    case CutBy::hidden:
+      length = whole / site.strategy.hidden_split();
+      local.begin = site.diagonal() * length;
       break;
     case CutBy::tensor:
       internal_check(whole % ways == 0, "a legal plan divides what it cuts");
@@ -99,7 +124,10 @@ LocalShape local_shape(const ParameterSpec& spec, const Site& site) {
 
 at::Tensor local_slice(const ParameterSpec& spec, const LocalShape& local,
                        const at::Tensor& whole) {
-  return whole.narrow(spec.cut_dim, local.begin, local.real);
+  at::Tensor cut = whole.narrow(spec.cut_dim, local.begin, local.real);
+  if (whole.dim() != 2) return cut;
+  const std::int64_t other = 1 - spec.cut_dim;
+  return cut.narrow(other, local.across, local.shape[static_cast<std::size_t>(other)]);
 }
 
 Parameters::Id Parameters::Declare::add(ParameterSpec spec) {
@@ -120,8 +148,7 @@ Parameters::Parameters(const std::string& layer_name, std::vector<ParameterSpec>
     Slot slot{.local = local_shape(spec, site)};
     slot.begin = runs.empty() ? 0 : runs.back().end;
     slot.elements = product(slot.local.shape);
-    append(runs,
-           {slot.begin, slot.begin + slot.elements, spec.decays, sharing_group(spec.cut, site)});
+    append(runs, {slot.begin, slot.begin + slot.elements, spec.decays, sharing_group(spec, site)});
     slots_.push_back(slot);
   }
   dense_ = std::make_unique<FlatBuffer>(layer_name_, std::move(dense), site.strategy.zero,

@@ -17,6 +17,7 @@ namespace braid::parallel {
 
 enum class CutBy {
   nothing,     // every rank of a tensor group holds it whole
+  hidden,      // as the hidden width between layers: whole, but in a square
   tensor,      // equal blocks
   kv_heads,    // blocks of key-value heads, held by several ranks where heads are fewer
   vocabulary,  // equal blocks of rows, the last ones padded
@@ -39,6 +40,7 @@ struct LocalShape {
   std::vector<std::int64_t> shape;  // with padding
   std::int64_t begin = 0;           // along the cut dim
   std::int64_t real = 0;            // along the cut dim, without padding
+  std::int64_t across = 0;          // where a matrix in a square begins along the other dim
 };
 LocalShape local_shape(const ParameterSpec& spec, const Site& site);
 // This rank's slice of a whole tensor, without padding.

@@ -48,6 +48,10 @@ Visibility visibility(const Site& site, const Block& queries, const Block& keys,
           .lengths = bias.lengths};
 }
 
+// Queries and keys of all tokens, in order.
+bool has_whole_sequence(const Site& site) {
+  return site.strategy.cp == 1 && !site.rows_share_tokens;
+}
 Visibility whole_sequence(const Site& site, const ScoreBias& bias) {
   return visibility(site, {}, {}, bias);
 }
@@ -89,7 +93,7 @@ at::ScalarType sum_type(const at::Tensor& x) {
 
 Attended ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                         const Site& site, const ScoreBias& bias) {
-  if (site.strategy.cp == 1) return ops::attention(q, k, v, scale, whole_sequence(site, bias));
+  if (has_whole_sequence(site)) return ops::attention(q, k, v, scale, whole_sequence(site, bias));
   const std::vector<Block> queries = blocks_of(site.wide_tokens);
   std::vector<Attended> attended(queries.size());
   at::Tensor kv = at::stack({k, v});
@@ -117,7 +121,7 @@ ops::AttentionGradients ring_attention_backward(const at::Tensor& dout, const at
                                                 const at::Tensor& out, const at::Tensor& lse,
                                                 double scale, const Site& site,
                                                 const ScoreBias& bias) {
-  if (site.strategy.cp == 1)
+  if (has_whole_sequence(site))
     return ops::attention_backward(dout, q, k, v, out, lse, scale, whole_sequence(site, bias));
   const at::TensorOptions sums = q.options().dtype(sum_type(q));
   at::Tensor dq = at::zeros(q.sizes(), sums);
@@ -137,7 +141,7 @@ ops::AttentionGradients ring_attention_backward(const at::Tensor& dout, const at
                   tokens_of(dkv[1], keys).add_(part.dv);
                 });
     // One more step than the keys take: the last one brings the gradients home.
-    dkv = start_shift(dkv, *site.context, "ring gradient").wait();
+    if (site.strategy.cp > 1) dkv = start_shift(dkv, *site.context, "ring gradient").wait();
     if (next.valid()) kv = next.wait();
   }
   return {dq.to(q.scalar_type()), dkv[0].to(k.scalar_type()), dkv[1].to(v.scalar_type())};

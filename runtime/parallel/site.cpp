@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "planner/core/error.h"
 
 namespace braid::parallel {
@@ -10,18 +12,34 @@ namespace {
 
 // Strides of the axes, counted within the stage.
 struct Axes {
-  GroupShape data, context, tensor;
+  GroupShape data, context, tensor, outer, row, column;
 };
 
 Axes axes_of(const Strategy& s, const Mesh& mesh) {
   const Mesh alone{mesh.stage_devices(), 1, mesh.order};
-  return {group_along(alone, s, Axis::data), group_along(alone, s, Axis::context),
-          group_along(alone, s, Axis::tensor)};
+  return {group_along(alone, s, Axis::data),   group_along(alone, s, Axis::context),
+          group_along(alone, s, Axis::tensor), group_along(alone, s, Axis::outer),
+          group_along(alone, s, Axis::row),    group_along(alone, s, Axis::column)};
 }
 
-CutKind ring_cut(int cp, std::int64_t tokens, bool causal) {
-  return causal && cp > 1 && tokens % (std::int64_t{2} * cp) == 0 ? CutKind::zigzag
-                                                                  : CutKind::blocks;
+// Ranks that share a causal sequence take an early and a late block each.
+CutKind ring_cut(int ranks, std::int64_t tokens, bool causal) {
+  return causal && ranks > 1 && tokens % (std::int64_t{2} * ranks) == 0 ? CutKind::zigzag
+                                                                        : CutKind::blocks;
+}
+
+// By position, neighbours merged.
+std::vector<Segment> in_order(std::vector<Segment> tokens) {
+  std::ranges::sort(tokens);
+  std::vector<Segment> merged;
+  for (const Segment& s : tokens) {
+    if (!merged.empty() && merged.back().end == s.begin) {
+      merged.back().end = s.end;
+    } else {
+      merged.push_back(s);
+    }
+  }
+  return merged;
 }
 
 }  // namespace
@@ -59,12 +77,21 @@ at::Tensor positions_of(const std::vector<Segment>& tokens) {
 }
 
 Layout activation_layout(const Strategy& strategy, const Mesh& mesh, std::int64_t tokens,
-                         bool causal) {
+                         std::int64_t micro_batch, bool causal) {
   const Axes axes = axes_of(strategy, mesh);
   Layout layout;
-  layout.dims.resize(2);
-  layout.dims[0] = {{axes.context, ring_cut(strategy.cp, tokens, causal)}, {axes.tensor}};
+  layout.dims.resize(3);
+  layout.dims[0] = {{axes.context, ring_cut(strategy.cp, tokens, causal)}};
   layout.dims[1] = {{axes.data}};
+  if (strategy.square > 1) {
+    if (rows_share_samples(strategy, micro_batch)) {
+      layout.dims[1].push_back({axes.row});
+    } else {
+      layout.dims[0].push_back({axes.row, ring_cut(strategy.square, tokens / strategy.cp, causal)});
+    }
+    layout.dims[2] = {{.axis = axes.column, .skew = axes.row}};
+  }
+  layout.dims[0].push_back({axes.outer});
   return layout;
 }
 
@@ -108,7 +135,7 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
     return groups.among(members);
   };
   const int d0 = site.data_rank, c0 = site.context_rank, t0 = site.tensor_rank;
-  const bool ulysses = strategy.tp > 1 && strategy.tensor_split() == 1;
+  const bool ulysses = strategy.tp_kind == TensorKind::ulysses;
   const int ep = strategy.ep;
   site.tensor = group_where([&](int d, int c, int) { return d == d0 && c == c0; });
   site.context = group_where([&](int d, int, int t) { return d == d0 && t == t0; });
@@ -123,15 +150,51 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
   site.same_kv = group_where(
       [&](int d, int c, int t) { return d == d0 && c == c0 && t / sharing == t0 / sharing; });
 
-  const std::int64_t tokens = site.shape.tokens;
-  const Layout layout = activation_layout(strategy, mesh, tokens, causal);
-  site.narrow_tokens = segments(layout.dims[0], tokens, self);
-  const std::vector<Cut> ring = {layout.dims[0][0]};
-  for (int c = 0; c < strategy.cp; ++c) {
-    const int other = self + (c - c0) * axes.context.stride;
-    site.ring_tokens.push_back(segments(ring, tokens, other));
+  const int q = strategy.square;
+  site.outer_rank = t0 / (q * q);
+  site.row = t0 / q % q;
+  site.column = t0 % q;
+  // The ranks of the tensor group for which `same` holds of square, row and column.
+  const auto tensor_where = [&](auto same) {
+    return group_where([&](int d, int c, int t) {
+      return d == d0 && c == c0 && same(t / (q * q), t / q % q, t % q);
+    });
+  };
+  const int o0 = site.outer_rank, row0 = site.row, column0 = site.column;
+  site.outer = tensor_where([&](int, int r, int c) { return r == row0 && c == column0; });
+  if (q > 1) {
+    site.square = tensor_where([&](int o, int, int) { return o == o0; });
+    site.same_row = tensor_where([&](int o, int r, int) { return o == o0 && r == row0; });
+    site.same_column = tensor_where([&](int o, int, int c) { return o == o0 && c == column0; });
+    site.same_diagonal =
+        tensor_where([&](int, int r, int c) { return (r + c) % q == site.diagonal(); });
+    site.rows_share_tokens = !rows_share_samples(strategy, plan.micro_batch());
+    if (!site.rows_share_tokens) site.samples /= q;
   }
-  site.wide_tokens = site.ring_tokens[static_cast<std::size_t>(c0)];
+  const int sample_rank =
+      q > 1 && !site.rows_share_tokens ? site.data_rank * q + site.row : site.data_rank;
+  site.first_sample = sample_rank * site.samples;
+
+  const std::int64_t tokens = site.shape.tokens;
+  const Layout layout = activation_layout(strategy, mesh, tokens, plan.micro_batch(), causal);
+  site.narrow_tokens = segments(layout.dims[0], tokens, self);
+  const std::vector<Cut> inner(layout.dims[0].begin(), layout.dims[0].end() - 1);
+  site.wide_tokens = segments(inner, tokens, self);
+  for (int c = 0; c < strategy.cp; ++c) {
+    const int there = self + (c - c0) * axes.context.stride;
+    if (!site.rows_share_tokens) {
+      site.ring_tokens.push_back(segments(inner, tokens, there));
+      continue;
+    }
+    std::vector<Segment> keys;
+    for (int r = 0; r < q; ++r) {
+      const std::vector<Segment> held =
+          segments(inner, tokens, there + (r - row0) * axes.row.stride);
+      keys.insert(keys.end(), held.begin(), held.end());
+      if (c == c0) site.row_tokens.push_back(held);
+    }
+    site.ring_tokens.push_back(in_order(std::move(keys)));
+  }
   return site;
 }
 

@@ -61,20 +61,40 @@ struct Site {
   GroupPtr expert_replicas;  // hold the same experts
   GroupPtr same_kv;          // hold the same key-value heads under megatron; size 1: nobody else
 
-  bool megatron() const { return strategy.tensor_split() > 1; }
-  bool ulysses() const { return strategy.tp > 1 && !megatron(); }
+  // The tensor axis as squares, each with its rows and columns; under megatron of one device each.
+  int outer_rank = 0, row = 0, column = 0;
+  GroupPtr outer;     // the same place in all squares
+  GroupPtr square;    // row by row
+  GroupPtr same_row;  // by column
+  GroupPtr same_column;
+  GroupPtr same_diagonal;  // of all squares: hold the same part of the hidden width
+
+  bool megatron() const { return strategy.tp > 1 && strategy.tp_kind == TensorKind::megatron; }
+  bool ulysses() const { return strategy.tp > 1 && strategy.tp_kind == TensorKind::ulysses; }
+  bool in_square() const { return strategy.square > 1; }
+  bool as_published() const { return strategy.variant == SquareVariant::paper; }
+  // Whether the rows of the square share the tokens of each sample, and not the samples.
+  bool rows_share_tokens = false;
   int tensor_split() const { return strategy.tensor_split(); }
-  // Position among the ranks that cut the matrices.
-  int split_rank() const { return megatron() ? tensor_rank : 0; }
+  // Position among the ranks that cut heads and feed-forward columns.
+  int split_rank() const { return ulysses() ? 0 : outer_rank * strategy.square + column; }
+  // The part of the hidden width that this rank holds between layers, and where it begins.
+  int diagonal() const { return (row + column) % strategy.square; }
+  std::int64_t hidden() const { return shape.hidden / strategy.square; }
+  std::int64_t hidden_begin() const { return diagonal() * hidden(); }
+  std::int64_t first_sample = 0;  // of this rank, counted within the micro-batch
 
   // Tokens between layers ("narrow") and inside a tensor-parallel one ("wide"), as global
   // positions.
   std::vector<Segment> narrow_tokens, wide_tokens;
-  // The ring's ranks' wide tokens, by context rank.
+  // The keys that go around with each of the ring's ranks, by context rank: its wide tokens, or
+  // those of all rows where they share them, in the order of positions.
   std::vector<std::vector<Segment>> ring_tokens;
+  // Where rows share the tokens: the wide tokens of each row of this square.
+  std::vector<std::vector<Segment>> row_tokens;
   // The tokens that this rank's matrices see.
   const std::vector<Segment>& inner_tokens() const {
-    return megatron() ? wide_tokens : narrow_tokens;
+    return ulysses() ? narrow_tokens : wide_tokens;
   }
 };
 
@@ -84,7 +104,7 @@ at::Tensor positions_of(const std::vector<Segment>& tokens);
 
 // The layout of the activation between layers: [tokens, samples, hidden].
 Layout activation_layout(const Strategy& strategy, const Mesh& mesh, std::int64_t tokens,
-                         bool causal);
+                         std::int64_t micro_batch, bool causal);
 
 // This rank's stage, and its place in it.
 int local_rank(int device, const Mesh& mesh);

@@ -46,14 +46,14 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
 
   const auto layout = [&](int layer) {
     return activation_layout(strategy_of(plan, layer), mesh, plan.model.type_of(layer).shape.tokens,
-                             causal);
+                             plan.micro_batch(), causal);
   };
   const auto shape_of = [&](int layer) {
     const LayerShape& shape = plan.model.type_of(layer).shape;
     const Layout lies = layout(layer);
     return std::vector<std::int64_t>{count(segments(lies.dims[0], shape.tokens, local)),
                                      count(segments(lies.dims[1], plan.micro_batch(), local)),
-                                     shape.hidden};
+                                     count(segments(lies.dims[2], shape.hidden, local))};
   };
   auto next = layers.begin();
   for (const LayerRange& range : plan.stages[static_cast<std::size_t>(stage_)].chunks) {
@@ -64,8 +64,9 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
       if (layer > 0) {
         const Layout before = layout(layer - 1), after = layout(layer);
         if (before != after) {
-          const std::vector<std::int64_t> extents = {plan.model.type_of(layer).shape.tokens,
-                                                     plan.micro_batch()};
+          const LayerShape& shape = plan.model.type_of(layer).shape;
+          const std::vector<std::int64_t> extents = {shape.tokens, plan.micro_batch(),
+                                                     shape.hidden};
           const std::string name = fmt::format("redistribute to layer {}", layer);
           step.enter = std::make_unique<Redistribution>(before, after, extents, group, name);
           step.leave = std::make_unique<Redistribution>(after, before, extents, group, name);

@@ -5,11 +5,11 @@
 namespace braid::parallel {
 
 at::Tensor gather_tokens(const at::Tensor& x, const Site& site) {
-  return site.megatron() ? all_gather(x, *site.tensor, "gather tokens", CommKind::tensor) : x;
+  return site.ulysses() ? x : all_gather(x, *site.outer, "gather tokens", CommKind::tensor);
 }
 
 at::Tensor scatter_sum(const at::Tensor& x, const Site& site) {
-  return site.megatron() ? reduce_scatter(x, *site.tensor, "scatter tokens", CommKind::tensor) : x;
+  return site.ulysses() ? x : reduce_scatter(x, *site.outer, "scatter tokens", CommKind::tensor);
 }
 
 at::Tensor to_heads(const at::Tensor& x, const Site& site) {

@@ -10,7 +10,7 @@
 
 namespace braid::parallel {
 
-// [narrow, ..] → [wide, ..] under megatron; as it is otherwise.
+// [narrow, ..] → [wide, ..] under megatron and between squares; as it is otherwise.
 at::Tensor gather_tokens(const at::Tensor& x, const Site& site);
 // [wide, ..] summands of all ranks → their sum's [narrow, ..].
 at::Tensor scatter_sum(const at::Tensor& x, const Site& site);

@@ -56,9 +56,7 @@ void Worker::weights_changed() {
 }
 
 std::int64_t Worker::first_sample(const Layer& layer, int micro_batch) const {
-  const parallel::Site& site = layer.site();
-  return step_ * plan_.global_batch + micro_batch * plan_.micro_batch() +
-         site.data_rank * site.samples;
+  return step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
 }
 
 std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_batch) const {

@@ -118,6 +118,27 @@ TEST(SimulateCommand, PlaysTheScheduleAndWritesATrace) {
   EXPECT_EQ(json.at("stages").size(), 4U);
 }
 
+TEST(SimulateCommand, PlaysStreamsLinksAndStragglersWhenAsked) {
+  const InputFolder folder;
+  make_plan(folder.path(), {"--algorithm", "pp"});
+  const Outcome outcome = run_braid({"simulate", "plan.json", "--contention", "--straggler",
+                                     "0:1.5", "--memory", "--trace", "trace.json"},
+                                    folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words : {"from stage times alone", "Waiting", "bubble", "Memory", "reserved"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  EXPECT_FALSE(read_json(folder / "trace.json").at("traceEvents").empty());
+
+  const auto iteration = [&](std::vector<std::string> more) -> double {
+    std::vector<std::string> arguments = {"simulate", "plan.json", "--format", "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return json_of(run_braid(arguments, folder.path())).at("iteration_seconds");
+  };
+  EXPECT_DOUBLE_EQ(iteration({"--straggler", "0:1"}), iteration({}));
+  EXPECT_GT(iteration({"--straggler", "0:1.5"}), iteration({}));
+  EXPECT_GT(iteration({"--straggler", "100%:1.5"}), iteration({"--straggler", "0:1.5"}));
+}
+
 TEST(ImportCommand, MakesAProfileThatPlansByItself) {
   const InputFolder folder;
   const Outcome imported = run_braid(

@@ -106,6 +106,48 @@ TEST_F(Charged, MegatronMovesTheActivationsAndUlyssesShares) {
   EXPECT_DOUBLE_EQ(t.backward_tensor, (3 * 8 + 2 * 4) * 2 * 4 * 32 / 4.0 * 2);
 }
 
+// Four products in two steps each. Rows of 64 tokens, half of the 16 channels; columns of q, k and
+// v together 32, of attention's output 16, of the feed-forward 64, half of each.
+TEST_F(Charged, ASquareWalksBetweenTheStepsOfItsProducts) {
+  constexpr Strategy kSquare{.tp = 4, .tp_kind = TensorKind::spatial_temporal, .square = 2};
+  const Collective op = Collective::point_to_point;
+  const LayerTime calls = time(op, kCount, kBlock, kSquare);
+  EXPECT_DOUBLE_EQ(calls.forward_tensor, 4);
+  EXPECT_DOUBLE_EQ(calls.backward_tensor, 8);
+  EXPECT_DOUBLE_EQ(calls.hidden_tensor, 0) << "nothing is computed beside it";
+  const double x = 64 * 8, up = 64 * 32;
+  const double forward = (x + 8 * 16) + (x + 8 * 8) + (x + 8 * 32) + (up + 8 * 32);
+  const LayerTime bytes = time(op, kBytes, kBlock, kSquare);
+  EXPECT_DOUBLE_EQ(bytes.forward_tensor, 2 * forward);
+  // 2(q - 1)(TN + TK + NK) / q² in all three phases.
+  const double closed = 2 / 4.0 *
+                        ((128 * 16 + 128 * 32 + 16 * 32) + (128 * 16 + 128 * 16 + 16 * 16) +
+                         2 * (128 * 16 + 128 * 64 + 16 * 64));
+  EXPECT_DOUBLE_EQ(bytes.forward_tensor + bytes.backward_tensor, 2 * closed);
+
+  Strategy repeats = kSquare;
+  repeats.recompute = Recompute::full;
+  EXPECT_DOUBLE_EQ(time(op, kCount, kBlock, repeats).backward_tensor, 8 + 4);
+  Strategy paper = kSquare;
+  paper.variant = SquareVariant::paper;
+  // Around attention's output and the second matrix both sides move; each matrix and each sum of a
+  // gradient once more, and every input's gradient.
+  EXPECT_DOUBLE_EQ(time(op, kCount, kBlock, paper).forward_tensor, 4 + 4);
+  EXPECT_DOUBLE_EQ(time(op, kCount, kBlock, paper).backward_tensor, 8 + 3 * 4 + 4);
+}
+
+TEST_F(Charged, ASquareAddsUpItsNormsAlongRows) {
+  constexpr Strategy kSquare{.tp = 4, .tp_kind = TensorKind::spatial_temporal, .square = 2};
+  EXPECT_DOUBLE_EQ(time(Collective::all_gather, kCount, kBlock, kSquare).forward_tensor, 2);
+  EXPECT_DOUBLE_EQ(time(Collective::all_reduce, kCount, kBlock, kSquare).backward_tensor, 2);
+  // Mean and deviation of 64 tokens from two ranks, in fp32.
+  EXPECT_DOUBLE_EQ(time(Collective::all_gather, kBytes, kBlock, kSquare).forward_tensor,
+                   2 * (2 * 2 * 64 * 4));
+  model_.types[kBlock].shape.norm = NormKind::rms_norm;
+  EXPECT_DOUBLE_EQ(time(Collective::all_reduce, kBytes, kBlock, kSquare).forward_tensor,
+                   2 * (64 * 4));
+}
+
 TEST_F(Charged, ARingPassesKeysAndValuesAndTheirGradientsHome) {
   const Collective op = Collective::point_to_point;
   const LayerTime none = time(op, kCount, kBlock, {.cp = 4});

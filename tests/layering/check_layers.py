@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 ORDER = {
-    "planner": ["core", "model", "cluster", "strategy", "profile", "cost", "plan", "simulate",
-                "search", "explain", "validate"],
+    "planner": ["core", "model", "cluster", "strategy", "profile", "cost", "primepar", "plan",
+                "simulate", "search", "explain", "validate"],
     "runtime": ["comm", "ops", "parallel", "models", "train", "measure"],
 }
 TORCH = ("ATen/", "c10/", "torch/")

@@ -41,7 +41,8 @@ TEST(Shapes, HoldEveryGroupOfEveryPlan) {
     };
     for (const StagePlan& stage : plan.stages)
       for (const Strategy& strategy : stage.strategies) {
-        for (const Axis axis : {Axis::data, Axis::context, Axis::tensor})
+        for (const Axis axis :
+             {Axis::data, Axis::context, Axis::tensor, Axis::outer, Axis::row, Axis::column})
           expect(group_along(mesh, strategy, axis));
         expect(replica_group(mesh, strategy));
         expect(expert_group(mesh, strategy));

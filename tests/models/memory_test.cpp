@@ -122,7 +122,7 @@ void expect_exact(const Plan& plan, const std::set<int>& ranks) {
 }
 
 TEST(Memory, IsExactForRandomPlansOfEveryArchitecture) {
-  std::set<std::string> seen;
+  std::set<std::string> seen, squares;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Plan plan = PlanDice(seed).plan();
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
@@ -132,8 +132,21 @@ TEST(Memory, IsExactForRandomPlansOfEveryArchitecture) {
       if (HasFailure()) FAIL() << "seed " << seed;
     }
     seen.insert(plan.model.name);
+    for (const std::string& square : squares_in(plan)) squares.insert(square);
   }
   EXPECT_EQ(seen.size(), kTinyModels.size());
+  EXPECT_EQ(squares.size(), kAllSquares.size());
+}
+
+TEST(Memory, IsExactForSquaresOfSixteen) {
+  for (const char* model : {"gpt2", "llama", "qwen3"})
+    for (const std::int64_t batch : {1, 4})
+      for (const SquareVariant variant : {SquareVariant::plus_minus, SquareVariant::paper})
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          Plan plan = plan_of_sixteen(model, batch, variant, recompute);
+          plan.precision = Precision::bf16;
+          expect_exact(plan, {0, 6, 15});
+        }
 }
 
 // What the search finds for real models: the first rank of every stage.

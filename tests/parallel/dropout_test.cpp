@@ -23,6 +23,7 @@ Plan plan_of(const std::string& model, Strategy strategy, int micro_batches) {
   for (int layer = 0; layer < tiny.num_layers(); ++layer) {
     Strategy& s = plan.stages[0].strategies[static_cast<std::size_t>(layer)];
     if (tiny.type_of(layer).shape.kind != LayerKind::block) s.recompute = Recompute::none;
+    if (tiny.type_of(layer).shape.kind != LayerKind::block && s.square > 1) s = {.tp = s.tp};
     if (tiny.type_of(layer).shape.experts == 0) s.ep = 1;
   }
   plan.global_batch = 4;
@@ -41,6 +42,8 @@ TEST(Dropout, MasksAreTheSameUnderEveryLayout) {
       {"gpt2", {.tp = 2, .cp = 2}, 2},
       {"gpt2", {.dp = 4, .zero = Zero::parameters, .recompute = Recompute::full}, 1},
       {"gpt2", {.tp = 2, .tp_kind = TensorKind::ulysses, .dp = 2}, 2},
+      {"gpt2", {.tp = 4, .tp_kind = TensorKind::spatial_temporal, .square = 2}, 1},
+      {"gpt2", {.tp = 4, .tp_kind = TensorKind::spatial_temporal, .square = 2}, 4},
       {"mixtral", {.tp = 2, .dp = 2, .ep = 2, .recompute = Recompute::selective}, 1},
   };
   for (const Case& c : cases) {

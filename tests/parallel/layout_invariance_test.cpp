@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/support/random_plan.h"
 #include "tests/support/tensors.h"
@@ -101,6 +102,13 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureInvariance,
                          testing::Values("opt", "bloom", "bert", "vit"),
                          [](const auto& one) { return std::string(one.param); });
 
+TEST(RandomPlans, HaveSquaresOfAllKinds) {
+  std::set<std::string> squares;
+  for (std::uint64_t seed = 0; seed < 100; ++seed)
+    for (const std::string& square : squares_in(PlanDice(seed).plan())) squares.insert(square);
+  EXPECT_EQ(squares.size(), kAllSquares.size());
+}
+
 TEST(Determinism, TheSameRunTwiceGivesTheSameBits) {
   for (const std::uint64_t seed : {3, 14, 15, 92}) {
     const Plan plan = PlanDice(seed).plan();
@@ -112,10 +120,10 @@ TEST(Determinism, TheSameRunTwiceGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, LayoutInvariance, testing::Range(0, 7));
+INSTANTIATE_TEST_SUITE_P(Quick, LayoutInvariance, testing::Range(0, 10));
 // Behind a switch: BRAID_LONG_TESTS=1.
 INSTANTIATE_TEST_SUITE_P(Long, LayoutInvariance,
-                         testing::Range(7, std::getenv("BRAID_LONG_TESTS") != nullptr ? 60 : 7));
+                         testing::Range(10, std::getenv("BRAID_LONG_TESTS") != nullptr ? 60 : 10));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayoutInvariance);
 
 }  // namespace

@@ -32,6 +32,12 @@ TEST(Layout, SegmentsAreThoseWorkedOutByHand) {
       {"the second block of a middle", {{{2, 2}, zigzag}, {{2, 1}}}, 8, 3, {{4, 6}}},
       {"a block across two runs", {{{2, 3}, zigzag}, {{3, 1}}}, 24, 1, {{4, 6}, {18, 20}}},
       {"zigzag inside a block", {{{2, 2}}, {{2, 1}, zigzag}}, 8, 2, {{4, 5}, {7, 8}}},
+      {"a diagonal: row 1 of column 2 has the fourth",
+       {{.axis = {4, 1}, .skew = {4, 4}}},
+       8,
+       6,
+       {{6, 8}}},
+      {"and row 3 begins anew", {{.axis = {4, 1}, .skew = {4, 4}}}, 8, 14, {{2, 4}}},
       {"zigzag of a zigzag", {{{2, 2}, zigzag}, {{2, 1}, zigzag}}, 16, 0, {{0, 2}, {14, 16}}},
   };
   for (const Case& c : cases) EXPECT_EQ(segments(c.cuts, c.extent, c.rank), c.held) << c.fact;

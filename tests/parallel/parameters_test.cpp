@@ -154,12 +154,57 @@ TEST(Parameters, SlicesAreThoseWorkedOutByHand) {
     Site site;
     site.shape.kv_heads = 2;
     site.strategy.tp = c.tp;
-    site.tensor_rank = c.rank;
+    site.tensor_rank = site.outer_rank = c.rank;
     const LocalShape local = local_shape(c.spec, site);
     EXPECT_EQ(local.shape, c.shape) << c.fact;
     EXPECT_EQ(local.begin, c.begin) << c.fact;
     EXPECT_EQ(local.real, c.real) << c.fact;
   }
+}
+
+// Two squares of two by two; the rank in the second one's row 1 and column 0 stands on diagonal 1.
+TEST(Parameters, ASquareHoldsBlocksOfMatricesWorkedOutByHand) {
+  struct Case {
+    const char* fact;
+    ParameterSpec spec;
+    std::vector<std::int64_t> shape;
+    std::int64_t begin, across;
+  };
+  const Case cases[] = {
+      {"heads of its column, channels of its diagonal",
+       {.name = "q", .shape = {16, 6}, .cut = CutBy::tensor},
+       {4, 3},
+       8,
+       3},
+      {"an outward matrix the other way round",
+       {.name = "out", .shape = {6, 16}, .cut = CutBy::tensor, .cut_dim = 1},
+       {3, 4},
+       8,
+       3},
+      {"key-value heads", {.name = "k", .shape = {8, 6}, .cut = CutBy::kv_heads}, {2, 3}, 4, 3},
+      {"a bias of heads", {.name = "b", .shape = {16}, .cut = CutBy::tensor}, {4}, 8, 0},
+      {"a norm", {.name = "n", .shape = {6}, .cut = CutBy::hidden}, {3}, 3, 0},
+      {"a norm of heads", {.name = "h", .shape = {6}}, {6}, 0, 0},
+  };
+  Site site;
+  site.shape.kv_heads = 4;
+  site.strategy = {.tp = 8, .tp_kind = TensorKind::spatial_temporal, .square = 2};
+  site.outer_rank = 1;
+  site.row = 1;
+  for (const Case& c : cases) {
+    const LocalShape local = local_shape(c.spec, site);
+    EXPECT_EQ(local.shape, c.shape) << c.fact;
+    EXPECT_EQ(local.begin, c.begin) << c.fact;
+    EXPECT_EQ(local.across, c.across) << c.fact;
+  }
+  site.strategy = {.tp = 4,
+                   .tp_kind = TensorKind::spatial_temporal,
+                   .square = 2,
+                   .variant = SquareVariant::paper};
+  site.outer_rank = 0;
+  const LocalShape published = local_shape(cases[1].spec, site);
+  EXPECT_EQ(published.begin, 8) << "its diagonal's columns";
+  EXPECT_EQ(published.across, 0) << "its own column's rows";
 }
 
 TEST(Parameters, NeighboursAreOneMatrix) {

@@ -29,11 +29,12 @@ inline std::vector<GroupShape> random_axes(int ranks, std::mt19937_64& random) {
 }
 
 // Every axis cuts one of `dims` dims, in any order of axes and either kind, or none; or, where
-// `may_sum`, holds summands.
+// `may_sum`, holds summands. Some cuts are skewed along another axis that holds none.
 inline Layout random_layout(int ranks, int dims, bool may_sum, std::mt19937_64& random) {
   Layout layout;
   layout.dims.resize(static_cast<std::size_t>(dims));
-  for (const GroupShape& axis : random_axes(ranks, random)) {
+  const std::vector<GroupShape> axes = random_axes(ranks, random);
+  for (const GroupShape& axis : axes) {
     const std::size_t choice = random() % (layout.dims.size() + 2);
     const CutKind kind = random() % 2 == 0 ? CutKind::blocks : CutKind::zigzag;
     if (choice < layout.dims.size()) {
@@ -42,6 +43,12 @@ inline Layout random_layout(int ranks, int dims, bool may_sum, std::mt19937_64& 
       layout.partial.push_back(axis);
     }
   }
+  for (auto& cuts : layout.dims)
+    for (Cut& cut : cuts) {
+      const GroupShape& other = axes[random() % axes.size()];
+      const bool sums = std::ranges::count(layout.partial, other) > 0;
+      if (other != cut.axis && !sums && random() % 2 == 0) cut.skew = other;
+    }
   return layout;
 }
 

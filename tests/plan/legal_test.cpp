@@ -20,6 +20,11 @@ LayerShape mixture() {
   return shape;
 }
 
+Strategy square(int side, int tp = 0) {
+  return {
+      .tp = tp == 0 ? side * side : tp, .tp_kind = TensorKind::spatial_temporal, .square = side};
+}
+
 struct Case {
   const char* fact;
   LayerShape layer;
@@ -89,6 +94,62 @@ std::vector<Case> cases() {
       {"ZeRO over tensor ranks", block(), {.tp = 2, .zero = Zero::optimizer}, zero_needs_replicas},
       {"a recomputed merge", merge, {.recompute = Recompute::full}, {}},
       {"a recomputed embedding", embedding, {.recompute = Recompute::full}, recompute_needs_block},
+      {"a square", block(), square(2), {}},
+      {"two squares", block(), square(2, 8), {}},
+      {"four squares, more than key-value heads", block(), square(2, 16), square_divides_heads},
+      {"a side of three", block(), square(3, 16), square_side},
+      {"a side whose square overflows", block(), square(1 << 20, 16), square_side},
+      {"half a square", block(), square(2, 2), square_divides_tp},
+      {"a side of four", block(), square(4), {}},
+      {"a square of another kind", block(), {.tp = 4, .square = 2}, square_needs_its_kind},
+      {"a variant of another kind",
+       block(),
+       {.variant = SquareVariant::paper},
+       square_needs_its_kind},
+      {"an embedding has no square", embedding, square(2), square_needs_dense_block},
+      {"nor has a mixture", mixture(), square(2), square_needs_dense_block},
+      {"nor cross-attention", cross, square(2), square_needs_dense_block},
+      {"an odd width",
+       [] {
+         LayerShape l = block();
+         l.ffn = 127;
+         return l;
+       }(),
+       square(2), square_divides_width},
+      {"rows of samples leave the tokens whole",
+       [] {
+         LayerShape l = block();
+         l.tokens = 15;
+         return l;
+       }(),
+       square(2),
+       {}},
+      {"two squares cut them",
+       [] {
+         LayerShape l = block();
+         l.tokens = 15;
+         return l;
+       }(),
+       square(2, 8), square_divides_tokens},
+      {"twelve samples over eight rows leave the tokens to them: pairs of blocks",
+       [] {
+         LayerShape l = block();
+         l.tokens = 4;
+         return l;
+       }(),
+       {.tp = 16, .tp_kind = TensorKind::spatial_temporal, .dp = 2, .square = 4},
+       square_divides_tokens},
+      {"published squares stand alone", block(),
+       [] {
+         Strategy s = square(2, 8);
+         s.variant = SquareVariant::paper;
+         return s;
+       }(),
+       paper_is_one_square},
+      {"ZeRO over the ranks of a square",
+       block(),
+       {.tp = 4, .tp_kind = TensorKind::spatial_temporal, .zero = Zero::optimizer, .square = 2},
+       zero_needs_replicas},
       {"tp of six", block(), {.tp = 6}, tp_power_of_two},
       {"tp of zero", block(), {.tp = 0}, tp_power_of_two},
       {"cp of six", block(), {.cp = 6}, cp_power_of_two},

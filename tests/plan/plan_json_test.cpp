@@ -92,6 +92,34 @@ TEST(PlanJson, KeepsEveryChoice) {
   EXPECT_EQ(again.stages[0].strategies, plan.stages[0].strategies);
 }
 
+TEST(PlanJson, WritesASquareWhereThereIsOne) {
+  Plan plan = two_stage_plan();
+  plan.stages[0].strategies[1] = {.tp = 4,
+                                  .tp_kind = TensorKind::spatial_temporal,
+                                  .square = 2,
+                                  .variant = SquareVariant::paper};
+  plan.prediction.stages[0].terms.hidden_tensor = 0.25;
+  Json json = to_json(plan);
+  Json& square = json["stages"][0]["strategies"][1];
+  EXPECT_EQ(square.dump(),
+            R"({"layers":1,"tp":4,"tp_kind":"spatial_temporal","square":2,"variant":"paper",)"
+            R"("cp":1,"dp":1,"zero":0,"ep":1,"recompute":"none"})");
+  const Plan again = reread(plan_text(plan));
+  EXPECT_EQ(plan_text(again), plan_text(plan));
+  EXPECT_EQ(again.stages[0].strategies, plan.stages[0].strategies);
+  EXPECT_EQ(again.prediction.stages[0].terms.hidden_tensor, 0.25);
+
+  square.erase("variant");
+  EXPECT_EQ(plan_from_json(json, "plan.json").stages[0].strategies[1].variant,
+            SquareVariant::plus_minus);
+  square.erase("square");
+  EXPECT_THROW(plan_from_json(json, "plan.json"), Error) << "a square has a side";
+  square["tp_kind"] = "megatron";
+  EXPECT_NO_THROW(plan_from_json(json, "plan.json"));
+  square["square"] = 2;
+  EXPECT_THROW(plan_from_json(json, "plan.json"), Error) << "megatron has none";
+}
+
 TEST(PlanJson, MergesRunsOfEqualStrategies) {
   const std::string canonical = plan_text(two_stage_plan());
   Json json = parse_json(canonical, "plan.json");
@@ -116,7 +144,7 @@ TEST(PlanJson, WritesEveryFieldOfAStrategy) {
 // All members of these have eight bytes, so a term that the tables forgot shows in the size.
 TEST(PlanJson, KnowsEveryTermOfAPrediction) {
   EXPECT_EQ(kStageTimeFields.size() * 8, sizeof(StageTimes));
-  EXPECT_EQ(kTimeTermFields.size() * 8, sizeof(LayerTime));
+  EXPECT_EQ((kTimeTermFields.size() + kOptionalTermFields.size()) * 8, sizeof(LayerTime));
   EXPECT_EQ(kMemoryFields.size() * 8, sizeof(LayerMemory));
   // redistribute, in_flight, messages, slack, overhead, peak, budget
   constexpr std::size_t kOwn = 7;

@@ -112,7 +112,10 @@ std::vector<Case> cases() {
   recompute_in_pipelines.max_tp = 1;
   SpaceOptions everything_slow = no_tensor;
   everything_slow.rules_off = {Rule::gpipe_memory, Rule::near_tensor_groups, Rule::fill_pipeline};
+  SpaceOptions squares = no_recompute;
+  squares.rules_off = {Rule::unmeasured_squares};
   return {
+      {"a_square_is_offered", decoder(1, 0), equal_nodes(1, 4), 4, 0, squares},
       {"two_devices_have_room", decoder(2, 1), equal_nodes(1, 2), 4, 0, no_recompute},
       {"two_devices_are_tight", decoder(2, 1), equal_nodes(1, 2), 4, 4400, no_recompute},
       {"recomputation_makes_room", decoder(2, 1), equal_nodes(1, 2), 8, 5120,

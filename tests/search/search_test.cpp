@@ -156,6 +156,27 @@ TEST(Search, ARuleSwitchedOffNeverMakesThePlanSlower) {
   }
 }
 
+TEST(Search, SquaresAreInTheTreeAndOfferedWhenAskedFor) {
+  const Model model = read_model(kConfigs / "models/llama2-7b.json");
+  const Cluster cluster = read_cluster(kConfigs / "clusters/a100-80g-8.json");
+  const auto squares = [&](const SpaceOptions& space) {
+    int kept = 0, pruned = 0;
+    const DecisionTree tree = build_tree(model, cluster, 8, space);
+    for (const TreeLeaf& leaf : tree.branches.front().leaves) {
+      if (leaf.strategy.tp_kind != TensorKind::spatial_temporal || leaf.strategy.cp > 1) continue;
+      EXPECT_TRUE(!leaf.pruned_by || leaf.pruned_by == Rule::unmeasured_squares);
+      ++(leaf.pruned_by ? pruned : kept);
+    }
+    return std::pair(kept, pruned);
+  };
+  // One square beside a replica, with four levels of ZeRO; two squares; three recomputations each.
+  constexpr int kAll = 3 * (4 + 1);
+  EXPECT_EQ(squares({}), std::pair(0, kAll));
+  SpaceOptions asked;
+  asked.rules_off = {Rule::unmeasured_squares};
+  EXPECT_EQ(squares(asked), std::pair(kAll, 0));
+}
+
 TEST(Search, ARestrictedSpaceIsKept) {
   const SearchResult result = run(kSmall, [](SearchOptions& o) {
     o.space.max_tp = 2;

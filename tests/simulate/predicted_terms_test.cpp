@@ -21,6 +21,7 @@ StagePrediction told_apart(double transfer) {
         &t.regather, &t.update, &t.hidden_context, &t.hidden_gather, &t.hidden_reduce})
     *term = draw();
   stage.redistribute = draw();
+  t.hidden_tensor = draw();
   stage.times = {Seconds(t.forward() + stage.redistribute / 2),
                  Seconds(t.backward_input() + stage.redistribute / 2),
                  Seconds(t.backward_weight()),
@@ -56,6 +57,7 @@ TEST(PredictedTerms, MicroBatchesMultiplyWhatIsNotOnceAStep) {
   EXPECT_DOUBLE_EQ(terms.tensor.exposed.value(), 3 * (16 + 32) * 1e-3);
   EXPECT_DOUBLE_EQ(terms.reduce.exposed.value(), 4096e-3);
   EXPECT_DOUBLE_EQ(terms.update.value(), 16384e-3);
+  EXPECT_DOUBLE_EQ(terms.tensor.hidden.value(), 3 * 524288e-3);
   EXPECT_DOUBLE_EQ(terms.context.hidden.value(), 3 * 32768e-3);
   EXPECT_DOUBLE_EQ(terms.reduce.hidden.value(), 131072e-3);
   EXPECT_EQ(terms.bubble, Seconds(0));

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <random>
 #include <tuple>
+
+#include "tests/simulate/random_problems.h"
 
 namespace braid {
 namespace {
@@ -102,31 +103,8 @@ double relaxed_iteration(const PipelineShape& shape, std::span<const StageTimes>
   return *std::max_element(reduced.begin(), reduced.end()) + update;
 }
 
-std::vector<std::pair<PipelineShape, std::vector<StageTimes>>> random_problems(int count) {
-  std::mt19937_64 engine(7);
-  const auto any = [&](int low, int high) {
-    return std::uniform_int_distribution<int>(low, high)(engine);
-  };
-  const auto seconds = [&](double high) {
-    return Seconds(std::uniform_real_distribution<double>(0, high)(engine));
-  };
-  constexpr ScheduleKind kKinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
-                                     ScheduleKind::interleaved, ScheduleKind::zero_bubble};
-  std::vector<std::pair<PipelineShape, std::vector<StageTimes>>> problems;
-  while (static_cast<int>(problems.size()) < count) {
-    const PipelineShape shape{kKinds[any(0, 3)], any(1, 6), any(1, 12), any(1, 3)};
-    if (!schedulable(shape)) continue;
-    std::vector<StageTimes> stages(static_cast<std::size_t>(shape.stages));
-    for (StageTimes& stage : stages) {
-      stage = {seconds(1), seconds(2), seconds(1), seconds(4), seconds(4), seconds(1)};
-    }
-    problems.emplace_back(shape, std::move(stages));
-  }
-  return problems;
-}
-
 TEST(Simulator, AgreesWithRepeatedRelaxation) {
-  for (const auto& [shape, stages] : random_problems(400)) {
+  for (const auto& [shape, stages] : random_pipelines(400, 7)) {
     const double expected = relaxed_iteration(shape, stages);
     EXPECT_NEAR(simulate(shape, stages).iteration.value(), expected, expected * 1e-12)
         << name_of(shape.schedule) << " p" << shape.stages << " m" << shape.micro_batches;
@@ -134,7 +112,7 @@ TEST(Simulator, AgreesWithRepeatedRelaxation) {
 }
 
 TEST(Simulator, PartsOfAStageAddUpToTheIteration) {
-  for (const auto& [shape, stages] : random_problems(100)) {
+  for (const auto& [shape, stages] : random_pipelines(100, 7)) {
     const Simulation result = simulate(shape, stages);
     ASSERT_EQ(result.stages.size(), stages.size());
     for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -153,7 +131,7 @@ TEST(Simulator, PartsOfAStageAddUpToTheIteration) {
 }
 
 TEST(Simulator, EventsAreTheListsOnAClock) {
-  for (const auto& [shape, stages] : random_problems(50)) {
+  for (const auto& [shape, stages] : random_pipelines(50, 7)) {
     const Simulation result = simulate(shape, stages, {.events = true});
     const Schedule schedule = make_schedule(shape);
     std::size_t next = 0;

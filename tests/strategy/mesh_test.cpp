@@ -36,6 +36,10 @@ int degree_of(Axis axis, const Mesh& mesh, const Strategy& s) {
       return s.cp;
     case Axis::tensor:
       return s.tp;
+    case Axis::outer:
+    case Axis::row:
+    case Axis::column:
+      break;  // parts of the tensor axis
   }
   return 0;
 }
@@ -120,6 +124,19 @@ TEST(Mesh, GroupsPartitionTheDevices) {
       EXPECT_TRUE(std::ranges::all_of(seen, [](int times) { return times == 1; }));
     }
   });
+}
+
+// Two squares of two by two beside two replicas: ids are replica, square, row, column.
+TEST(Mesh, ATensorAxisIsSquaresOfRowsAndColumns) {
+  const Strategy s{.tp = 8, .tp_kind = TensorKind::spatial_temporal, .dp = 2, .square = 2};
+  const Mesh near{16, 1, MeshOrder::pp_dp_cp_tp};
+  EXPECT_EQ(peers(13, Axis::column, near, s), (std::vector{12, 13}));
+  EXPECT_EQ(peers(13, Axis::row, near, s), (std::vector{13, 15}));
+  EXPECT_EQ(peers(13, Axis::outer, near, s), (std::vector{9, 13}));
+  const Mesh far{16, 1, MeshOrder::pp_tp_cp_dp};  // replicas are neighbours
+  EXPECT_EQ(peers(13, Axis::column, far, s), (std::vector{13, 15}));
+  EXPECT_EQ(peers(13, Axis::row, far, s), (std::vector{9, 13}));
+  EXPECT_EQ(peers(13, Axis::outer, far, s), (std::vector{5, 13}));
 }
 
 TEST(Mesh, ReplicasShareEveryCoordinateThatCutsParameters) {

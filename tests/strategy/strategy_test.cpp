@@ -23,6 +23,13 @@ constexpr NameCase kNames[] = {
     {"ulysses8", {.tp = 8, .tp_kind = TensorKind::ulysses}},
     {"cp2 dp4 ep4 zero1", {.cp = 2, .dp = 4, .zero = Zero::optimizer, .ep = 4}},
     {"single recompute-selective", {.recompute = Recompute::selective}},
+    {"st2x2", {.tp = 4, .tp_kind = TensorKind::spatial_temporal, .square = 2}},
+    {"tp2 st2x2 dp2", {.tp = 8, .tp_kind = TensorKind::spatial_temporal, .dp = 2, .square = 2}},
+    {"st4x4.paper",
+     {.tp = 16,
+      .tp_kind = TensorKind::spatial_temporal,
+      .square = 4,
+      .variant = SquareVariant::paper}},
     {"tp2 cp2 dp2 zero2", {.tp = 2, .cp = 2, .dp = 2, .zero = Zero::gradients}},
 };
 
@@ -39,6 +46,20 @@ TEST(Strategy, CountsItsDevices) {
   EXPECT_EQ(kUlysses.devices(), 24);
   EXPECT_EQ(kUlysses.replicas(), 24);
   EXPECT_EQ(kUlysses.tensor_split(), 1);
+  constexpr Strategy kSquare{
+      .tp = 8, .tp_kind = TensorKind::spatial_temporal, .cp = 2, .dp = 3, .square = 2};
+  EXPECT_EQ(kSquare.devices(), 48);
+  EXPECT_EQ(kSquare.replicas(), 6);
+  EXPECT_EQ(kSquare.outer(), 2);
+  EXPECT_EQ(kSquare.tensor_split(), 4) << "columns of two squares";
+  EXPECT_EQ(kSquare.hidden_split(), 2);
+}
+
+TEST(Strategy, RowsOfASquareShareTheSamplesTheyDivide) {
+  constexpr Strategy kSquare{
+      .tp = 4, .tp_kind = TensorKind::spatial_temporal, .dp = 3, .square = 2};
+  EXPECT_TRUE(rows_share_samples(kSquare, 12));
+  EXPECT_FALSE(rows_share_samples(kSquare, 9)) << "three samples a replica";
 }
 
 TEST(Strategy, ComparesByEveryField) {
@@ -52,6 +73,8 @@ TEST(Strategy, ComparesByEveryField) {
   EXPECT_NE(base, (Strategy{.tp_kind = TensorKind::ulysses}));
   EXPECT_NE(base, (Strategy{.zero = Zero::optimizer}));
   EXPECT_NE(base, (Strategy{.recompute = Recompute::full}));
+  EXPECT_NE(base, (Strategy{.square = 2}));
+  EXPECT_NE(base, (Strategy{.variant = SquareVariant::paper}));
 }
 
 TEST(Strategy, HasOneLayoutForEitherKindOfTensorParallelism) {
@@ -59,11 +82,18 @@ TEST(Strategy, HasOneLayoutForEitherKindOfTensorParallelism) {
   const Strategy ulysses{.tp = 4, .tp_kind = TensorKind::ulysses, .cp = 2, .dp = 3};
   EXPECT_EQ(layout_of(megatron), layout_of(ulysses));
   EXPECT_EQ(layout_of(megatron), (ActivationLayout{.dp = 3, .cp = 2, .tp = 4}));
+  Strategy square = megatron;
+  square.tp_kind = TensorKind::spatial_temporal;
+  square.square = 2;
+  EXPECT_NE(layout_of(square), layout_of(megatron)) << "a square cuts the width too";
 }
 
 TEST(Names, AreThoseOfTheFiles) {
   EXPECT_EQ(name_of(TensorKind::megatron), "megatron");
   EXPECT_EQ(name_of(TensorKind::ulysses), "ulysses");
+  EXPECT_EQ(name_of(TensorKind::spatial_temporal), "spatial_temporal");
+  EXPECT_EQ(name_of(SquareVariant::plus_minus), "plus_minus");
+  EXPECT_EQ(name_of(SquareVariant::paper), "paper");
   EXPECT_EQ(name_of(Zero::none), "none");
   EXPECT_EQ(name_of(Zero::parameters), "parameters");
   EXPECT_EQ(name_of(ScheduleKind::gpipe), "gpipe");

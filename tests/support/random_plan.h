@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -88,6 +90,39 @@ inline Plan reference_plan(const Model& model, std::int64_t global_batch) {
   return plan;
 }
 
+// Blocks of one square of 16 devices, between an embedding and a head of as many megatron ranks.
+inline Plan plan_of_sixteen(const std::string& model, std::int64_t batch, SquareVariant variant,
+                            Recompute recompute) {
+  Plan plan = reference_plan(tiny_model(model, 2, 32), batch);
+  plan.cluster = tiny_cluster(16);
+  std::vector<Strategy>& strategies = plan.stages[0].strategies;
+  strategies.assign(strategies.size(), {.tp = 16,
+                                        .tp_kind = TensorKind::spatial_temporal,
+                                        .recompute = recompute,
+                                        .square = 4,
+                                        .variant = variant});
+  strategies.front() = strategies.back() = {.tp = 16};
+  plan.prediction.stages.resize(1);
+  verify(plan, "a square of sixteen");
+  return plan;
+}
+
+// What squares a plan has, in words: how they walk, what their rows share, and how many there are.
+inline std::vector<std::string> squares_in(const Plan& plan) {
+  std::vector<std::string> words;
+  for (const StagePlan& stage : plan.stages)
+    for (const Strategy& s : stage.strategies)
+      if (s.square > 1)
+        words.push_back(name_of(s.variant) +
+                        (rows_share_samples(s, plan.micro_batch()) ? " of samples" : " of tokens") +
+                        (s.outer() > 1 ? ", several" : ""));
+  return words;
+}
+inline const std::vector<std::string> kAllSquares = {
+    "plus_minus of samples", "plus_minus of samples, several",
+    "plus_minus of tokens",  "plus_minus of tokens, several",
+    "paper of samples",      "paper of tokens"};
+
 class PlanDice {
  public:
   explicit PlanDice(std::uint64_t seed) : engine_(seed) {}
@@ -125,7 +160,8 @@ class PlanDice {
   Plan candidate(const std::optional<Task>& task) {
     Plan plan;
     plan.precision = Precision::fp32;
-    const int devices = std::max(number(1, 8), number(1, 8));
+    // Squares need four devices, or eight for two of them.
+    const int devices = chance(0.3) ? 4 * number(1, 2) : std::max(number(1, 8), number(1, 8));
     plan.model = task ? task->model
                       : tiny_model(any(kTinyModels), number(2, 5), any<std::int64_t>({16, 32}));
     plan.cluster = tiny_cluster(devices);
@@ -182,31 +218,59 @@ class PlanDice {
           continue;
         }
         const std::vector<Strategy> legal = strategies(shape, width, plan.micro_batch());
-        stage.strategies.push_back(legal.empty() ? Strategy{} : any(legal));
+        stage.strategies.push_back(legal.empty() ? Strategy{} : of_any_kind(legal));
       }
     }
+  }
+
+  // Kinds of tensor parallelism equally often, and degrees of each, whatever the number of
+  // strategies that they have.
+  Strategy of_any_kind(const std::vector<Strategy>& legal) {
+    const TensorKind kind =
+        any<TensorKind>({TensorKind::megatron, TensorKind::ulysses, TensorKind::spatial_temporal});
+    std::map<int, std::vector<Strategy>> by_degree;
+    for (const Strategy& s : legal)
+      if (s.tp_kind == kind) by_degree[s.tp].push_back(s);
+    if (by_degree.empty()) return any(legal);
+    const int drawn = number(0, static_cast<int>(by_degree.size()) - 1);
+    return any(std::next(by_degree.begin(), drawn)->second);
+  }
+
+  // Every kind and degree of tensor parallelism, and nothing else.
+  static std::vector<Strategy> tensor_strategies(int width) {
+    std::vector<Strategy> all;
+    for (int tp = 1; tp <= width; tp *= 2) {
+      all.push_back({.tp = tp});
+      if (tp > 1) all.push_back({.tp = tp, .tp_kind = TensorKind::ulysses});
+      for (const int side : {2, 4})
+        for (const SquareVariant variant : {SquareVariant::plus_minus, SquareVariant::paper})
+          if (tp % (side * side) == 0)
+            all.push_back({.tp = tp,
+                           .tp_kind = TensorKind::spatial_temporal,
+                           .square = side,
+                           .variant = variant});
+    }
+    return all;
   }
 
   static std::vector<Strategy> strategies(const LayerShape& shape, int width,
                                           std::int64_t micro_batch) {
     std::vector<Strategy> legal;
-    for (int tp = 1; tp <= width; tp *= 2)
-      for (int cp = 1; tp * cp <= width; cp *= 2)
-        for (const TensorKind kind : {TensorKind::megatron, TensorKind::ulysses})
-          for (int zero = 0; zero < 4; ++zero)
-            for (int ep = 1; ep <= 8; ++ep)
-              for (const Recompute recompute :
-                   {Recompute::none, Recompute::selective, Recompute::full}) {
-                if (width % (tp * cp) != 0 || (tp == 1 && kind == TensorKind::ulysses)) continue;
-                const Strategy s{.tp = tp,
-                                 .tp_kind = kind,
-                                 .cp = cp,
-                                 .dp = width / tp / cp,
-                                 .zero = static_cast<Zero>(zero),
-                                 .ep = ep,
-                                 .recompute = recompute};
-                if (!strategy_fault(shape, s, micro_batch)) legal.push_back(s);
-              }
+    for (const Strategy& tensor : tensor_strategies(width))
+      for (int cp = 1; tensor.tp * cp <= width; cp *= 2)
+        for (int zero = 0; zero < 4; ++zero)
+          for (int ep = 1; ep <= 8; ++ep)
+            for (const Recompute recompute :
+                 {Recompute::none, Recompute::selective, Recompute::full}) {
+              if (width % (tensor.tp * cp) != 0) continue;
+              Strategy s = tensor;
+              s.cp = cp;
+              s.dp = width / tensor.tp / cp;
+              s.zero = static_cast<Zero>(zero);
+              s.ep = ep;
+              s.recompute = recompute;
+              if (!strategy_fault(shape, s, micro_batch)) legal.push_back(s);
+            }
     return legal;
   }
 

@@ -25,7 +25,7 @@ inline Profile priced_profile(const Model& model, Collective op, Price price) {
     layer.compute = {nothing};
     profile.layers.push_back(layer);
   }
-  constexpr int kMostRanks = 8;
+  constexpr int kMostRanks = 16;
   for (const Collective each :
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
         Collective::all_to_all, Collective::point_to_point})

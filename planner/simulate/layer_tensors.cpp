@@ -1,0 +1,182 @@
+#include "planner/simulate/layer_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/cost/assumptions.h"
+
+namespace braid {
+namespace {
+
+std::int64_t per_rank(std::int64_t whole, std::int64_t ranks) {
+  return (whole + ranks - 1) / ranks;
+}
+
+Bytes sum(const std::vector<Bytes>& list) {
+  Bytes all;
+  for (const Bytes size : list) all += size;
+  return all;
+}
+
+class Cutter {
+ public:
+  Cutter(const Plan& plan, int layer, const Strategy& s)
+      : plan_(plan),
+        shape_(plan.model.type_of(layer).shape),
+        s_(s),
+        rows_are_samples_(rows_share_samples(s, plan.micro_batch())),
+        split_{.context = s.cp,
+               .tensor = s.outer(),
+               .matrices = s.tp_kind != TensorKind::ulysses,
+               .square = s.square,
+               .rows = rows_are_samples_ ? 1 : s.square},
+        samples_(static_cast<double>(plan.micro_batch()) / s.dp),
+        kept_samples_(rows_are_samples_ ? samples_ / s.square : samples_),
+        bytes_(bytes_of(plan.precision)),
+        gradient_(bytes_of(plan.gradient_precision)) {}
+
+  LayerTensors cut() {
+    LayerTensors t;
+    add_states(t);
+    t.saved = saved(s_.recompute);
+    t.deferred =
+        scaled(deferred_bytes(shape_, s_.recompute, plan_.precision, split_), kept_samples_);
+    add_work(t);
+    t.input = scaled(Bytes(shape_.tokens * shape_.hidden * bytes_),
+                     samples_ / (static_cast<double>(s_.tp) * s_.cp));
+    return t;
+  }
+
+ private:
+  // A layer's parameters are a buffer, its experts' another; ZeRO gives each replica a share.
+  void add_states(LayerTensors& t) {
+    const std::int64_t all =
+        parameters_per_rank(shape_, s_.tensor_split(), s_.ep, s_.hidden_split());
+    const std::int64_t experts = expert_parameters_per_rank(shape_, s_.tensor_split(), s_.ep);
+    const auto add = [&](std::int64_t whole, std::int64_t replicas) {
+      if (whole == 0) return;
+      const bool shards = s_.zero != Zero::none;
+      const std::int64_t share = shards ? per_rank(whole, replicas) : whole;
+      const std::int64_t padded = shards ? share * replicas : whole;
+      const bool shards_gradients = s_.zero == Zero::gradients || s_.zero == Zero::parameters;
+      t.states.emplace_back(bytes_ * (s_.zero == Zero::parameters ? share : padded));
+      t.states.emplace_back(gradient_ * (shards_gradients ? share : padded));
+      if (plan_.precision != Precision::fp32) t.states.emplace_back(kMasterBytes * share);
+      t.states.insert(t.states.end(), 2, Bytes(kMomentBytes / 2 * share));
+      if (s_.zero == Zero::parameters) t.gathered += Bytes(bytes_ * padded);
+      if (shards_gradients) t.whole_gradient += Bytes(gradient_ * padded);
+    };
+    add(all - experts, s_.replicas());
+    add(experts, std::max(1, s_.replicas() / s_.ep));
+    if (shape_.tied && plan_.mesh().devices > 1) {  // a copy of the embedding's rows
+      const std::int64_t copy = per_rank(shape_.vocab, s_.tensor_split()) * shape_.hidden;
+      t.states.emplace_back(bytes_ * copy);
+      t.states.emplace_back(gradient_ * copy);
+    }
+  }
+
+  // What the operators of a block keep, in the order in which they run. Whatever has no operator of
+  // its own here (routers, cross-attention) comes last, as one.
+  std::vector<Bytes> saved(Recompute recompute) const {
+    const Bytes whole =
+        scaled(saved_bytes(shape_, recompute, plan_.precision, split_), kept_samples_);
+    std::vector<Bytes> list;
+    const auto add = [&](std::int64_t tokens, std::int64_t bytes) {
+      if (tokens * bytes > 0) list.push_back(scaled(Bytes(tokens * bytes), kept_samples_));
+    };
+    const std::int64_t wide = per_rank(shape_.tokens, split_.context);
+    const std::int64_t narrow = per_rank(shape_.tokens, split_.context * split_.tensor);
+    const std::int64_t inner = split_.matrices ? wide : narrow;
+    const std::int64_t hidden = shape_.hidden * bytes_;
+    const std::int64_t statistics = shape_.norm == NormKind::rms_norm ? 4 : 8;
+    if (shape_.kind == LayerKind::block) {
+      add(narrow, hidden);
+      if (recompute != Recompute::full && shape_.attention != AttentionKind::none) {
+        const std::int64_t heads = per_rank(shape_.heads, split_.tensor);
+        const std::int64_t kv = per_rank(shape_.kv_heads, split_.tensor);
+        add(narrow, hidden);
+        add(narrow, statistics);
+        add(wide, (heads + 2 * kv) * shape_.head_dim * bytes_);
+        if (recompute == Recompute::none) {
+          add(wide, heads * shape_.head_dim * bytes_);
+          add(wide, heads * 4);
+        }
+      }
+      if (recompute != Recompute::full && shape_.ffn > 0 && shape_.experts == 0) {
+        const std::int64_t ways = split_.matrices ? split_.tensor : 1;
+        const std::int64_t columns = per_rank(shape_.ffn, ways) + per_rank(shape_.shared_ffn, ways);
+        if (shape_.attention != AttentionKind::none) add(narrow, hidden);  // the residual
+        add(narrow, hidden);
+        add(narrow, statistics);
+        add(inner, (is_gated(shape_.activation) ? 2 : 1) * columns * bytes_);
+        if (recompute == Recompute::none) add(inner, columns * bytes_);
+      }
+    }
+    // Samples may be fractions, and each tensor then rounds up.
+    while (!list.empty() && sum(list) > whole) list.pop_back();
+    if (sum(list) < whole) list.push_back(whole - sum(list));
+    return list;
+  }
+
+  void add_work(LayerTensors& t) const {
+    const double split = static_cast<double>(s_.tp) * s_.cp;
+    const Bytes transient =
+        scaled(transient_bytes(shape_, s_.recompute, plan_.precision), samples_ / split);
+    if (s_.tensor_split() > 1) {  // input and output gathered over the tensor group
+      const Bytes gathered =
+          scaled(Bytes(shape_.tokens * shape_.hidden * bytes_), samples_ / s_.cp);
+      t.forward_work.insert(t.forward_work.end(), 2, gathered);
+      t.backward_work.insert(t.backward_work.end(), 2, gathered);
+    }
+    if (shape_.kind == LayerKind::head) {  // its forward goes on to the gradient of its input
+      if (transient > Bytes()) t.forward_work.push_back(transient);
+    } else {
+      add_gradients(t, transient);
+    }
+    if (plan_.precision != plan_.gradient_precision)
+      t.weight_gradient = Bytes(gradient_ * largest_matrix_per_rank(shape_, s_.tensor_split()));
+  }
+
+  // What is brought back, tensor by tensor, then gradients: of the widest activation, of what it
+  // was made of, and of input and output.
+  void add_gradients(LayerTensors& t, Bytes transient) const {
+    const std::vector<Bytes> kept = t.saved;
+    std::vector<Bytes> back =
+        s_.recompute == Recompute::none ? std::vector<Bytes>{} : saved(Recompute::none);
+    for (const Bytes size : kept)
+      if (const auto found = std::ranges::find(back, size); found != back.end()) back.erase(found);
+    if (sum(back) > transient) back = {};
+    const Bytes left = transient - sum(back);
+    t.backward_work.insert(t.backward_work.end(), back.begin(), back.end());
+    if (left == Bytes()) return;
+    const double pre = is_gated(shape_.activation) ? 2 : 1;
+    const auto ffn = static_cast<double>(std::max<std::int64_t>(shape_.ffn, shape_.hidden));
+    const auto hidden = static_cast<double>(shape_.hidden);
+    const double all = (pre + 1) * ffn + 2 * hidden;
+    Bytes rest = left;
+    for (const double width : {ffn, pre * ffn, hidden}) {
+      const Bytes part(
+          static_cast<std::int64_t>(std::floor(static_cast<double>(left.value()) * width / all)));
+      if (part > Bytes()) t.backward_work.push_back(part);
+      rest -= part;
+    }
+    if (rest > Bytes()) t.backward_work.push_back(rest);
+  }
+
+  const Plan& plan_;
+  const LayerShape& shape_;
+  Strategy s_;
+  bool rows_are_samples_;  // of a square
+  Split split_;
+  double samples_;       // of a replica
+  double kept_samples_;  // of which a device keeps tensors
+  std::int64_t bytes_, gradient_;
+};
+
+}  // namespace
+
+LayerTensors layer_tensors(const Plan& plan, int layer, const Strategy& strategy) {
+  return Cutter(plan, layer, strategy).cut();
+}
+
+}  // namespace braid

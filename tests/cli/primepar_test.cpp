@@ -1,0 +1,78 @@
+// braid primepar: what it prints for people and for programs.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/core/json.h"
+#include "tests/cli/program.h"
+
+namespace braid {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> primepar_command(std::vector<std::string> more = {}) {
+  const std::filesystem::path configs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
+  std::vector<std::string> command{"primepar",
+                                   "--model",
+                                   (configs / "models/opt-175b.json").string(),
+                                   "--cluster",
+                                   (configs / "clusters/v100-32g-8x4.json").string(),
+                                   "--devices",
+                                   "8",
+                                   "--batch",
+                                   "8",
+                                   "--precision",
+                                   "fp32"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+TEST(PrimeparCommand, PrintsThePartitionOfEveryOperatorAndTheSchemesBeside) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_braid(primepar_command({"--variant", "paper"}), folder.path());
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words : {"{K, P2×2}", "{D, S, D}", "{N, P2×2}", "softmax", "redistribute",
+                            "Megatron + SP", "2D SUMMA", "ZeRO-3", "96 layers"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+}
+
+TEST(PrimeparCommand, AnswersProgramsWithTermsThatAddUp) {
+  const TemporaryFolder folder;
+  const Json answer = json_of(run_braid(
+      primepar_command({"--format", "json", "--pareto", "--accumulate", "4"}), folder.path()));
+  EXPECT_EQ(answer.at("status"), "ok");
+  EXPECT_EQ(answer.at("variant"), "plus_minus");
+  EXPECT_EQ(answer.at("accumulate"), 4);
+  const Json& layer = answer.at("layer");
+  EXPECT_NEAR(layer.at("seconds").get<double>(),
+              layer.at("compute").get<double>() + layer.at("exposed").get<double>(), 1e-12);
+  ASSERT_EQ(answer.at("operators").size(), 13U);
+  double compute = 0, redistribute = 0;
+  for (std::size_t i = 1; i < 13; ++i) {
+    compute += answer.at("operators")[i].at("compute").get<double>();
+    redistribute += answer.at("operators")[i].at("redistribute").get<double>();
+  }
+  EXPECT_NEAR(compute, layer.at("compute").get<double>(), 1e-12);
+  EXPECT_NEAR(redistribute, layer.at("redistribute").get<double>(), 1e-12);
+  EXPECT_FALSE(answer.at("pareto").empty());
+  EXPECT_EQ(answer.at("pareto").front().at("partitions").size(), 13U);
+  for (const Json& scheme : answer.at("schemes"))
+    EXPECT_EQ(scheme.at("data").get<int>() * scheme.at("inner").get<int>(), 8);
+}
+
+TEST(PrimeparCommand, APriceOnMemoryBuysLessOfIt) {
+  const TemporaryFolder folder;
+  const auto memory = [&](const char* alpha) {
+    const Json layer =
+        json_of(run_braid(
+                    primepar_command({"--format", "json", "--variant", "paper", "--alpha", alpha}),
+                    folder.path()))
+            .at("layer");
+    return layer.at("states_bytes").get<double>() + layer.at("stash_bytes").get<double>();
+  };
+  EXPECT_LT(memory("10"), memory("0"));
+}
+
+}  // namespace
+}  // namespace braid
