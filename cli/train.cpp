@@ -63,6 +63,7 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.clip = read_number(flags.clip, "--clip", 0, kLargest);
   options.dropout = read_number(flags.dropout, "--dropout", 0, below_one);
   options.learning_rate = read_rate(flags, options.steps);
+  options.mask_token = read_count(flags.mask_token, "--mask-token", kNatural);
   options.metrics = flags.metrics;
   options.tensorboard = flags.tensorboard;
   if (flags.tensorboard && flags.metrics.empty())
@@ -98,7 +99,10 @@ void add_training_flags(CLI::App& verb, TrainFlags& flags) {
   const Options option(verb);
   option("--steps", flags.steps, "N", "how many (default 100)");
   option("--data", flags.data, "NAME",
-         "synthetic (default), text:FILE (bytes are tokens) or megatron:PREFIX");
+         "synthetic (default), text:FILE (bytes are tokens), lines:FILE (one sample a line), "
+         "megatron:PREFIX or images:FILE");
+  option("--mask-token", flags.mask_token, "ID",
+         "what stands for a hidden token (default the first id that the data leaves free)");
   option("--seed", flags.seed, "N", "of weights, dropout and the order of samples (default 1)");
 
   option("--lr", flags.rate, "X", "the learning rate's peak (default 3e-4)");

@@ -78,13 +78,19 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
         break;
       }
       case LayerKind::embedding:
+        if (shape.patch_inputs > 0) break;  // each rank makes its own tokens
         forward = scatter;
         backward = gather;
         break;
       case LayerKind::head: {
         // Forward goes on to the gradient of its input. Between them each token's largest logit,
         // then its sum of exponentials and its label's logit, all in fp32.
-        const double word = tokens * 4;
+        const bool one_token = shape.pooled && shape.class_token;
+        const double word = (one_token ? w.samples : tokens) * 4;
+        if (one_token) {  // goes from the rank that has it to all, and its gradient back
+          const double row = w.samples * static_cast<double>(shape.hidden) * element;
+          gather = scatter = network_.all_reduce(row, group, w.where);
+        }
         forward = gather + scatter + network_.all_reduce(word, group, w.where) +
                   network_.all_reduce(2 * word, group, w.where);
         break;

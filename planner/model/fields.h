@@ -51,11 +51,13 @@ struct FlagField {
 };
 
 inline constexpr std::array kFlagFields = {
+    FlagField{"alibi", &LayerShape::alibi},
     FlagField{"rotary", &LayerShape::rotary},
     FlagField{"qkv_bias", &LayerShape::qkv_bias},
     FlagField{"attention_out_bias", &LayerShape::attention_out_bias},
     FlagField{"ffn_bias", &LayerShape::ffn_bias},
     FlagField{"qk_norm", &LayerShape::qk_norm},
+    FlagField{"post_norm", &LayerShape::post_norm},
     FlagField{"class_token", &LayerShape::class_token},
     FlagField{"embedding_norm", &LayerShape::embedding_norm},
     FlagField{"final_norm", &LayerShape::final_norm},

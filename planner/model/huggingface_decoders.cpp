@@ -207,8 +207,8 @@ Model opt(Config& config) {
   embedding.position_offset = 2;
   embedding.positions = reach + embedding.position_offset;
   LayerShape head = head_of(block, vocab, config.flag_or("tie_word_embeddings", true));
-  head.final_norm = config.flag_or("do_layer_norm_before", true) &&
-                    !config.flag_or("_remove_final_layer_norm", false);
+  block.post_norm = !config.flag_or("do_layer_norm_before", true);
+  head.final_norm = !block.post_norm && !config.flag_or("_remove_final_layer_norm", false);
   return decoder_model(embedding, block, config.layers("num_hidden_layers"), head);
 }
 
@@ -218,6 +218,11 @@ Model bloom(Config& config) {
   block.tokens = config.sequence(config.size_or("seq_length", 2048));  // ALiBi sets no maximum
   block.ffn = config.size_or("n_inner", block.ffn);
   block.activation = Activation::gelu_tanh;
+  block.alibi = true;
+  if (config.flag_or("apply_residual_connection_post_layernorm", false))
+    config.fail("apply_residual_connection_post_layernorm",
+                "residuals that leave from behind a norm are not known",
+                "plan a BLOOM whose residuals leave ahead of it");
   const std::int64_t vocab = config.size("vocab_size");
   LayerShape embedding = embedding_of(block, vocab);
   embedding.embedding_norm = true;

@@ -110,6 +110,7 @@ Model bert(Config& config) {
       encoder_block(hidden, config.size("num_attention_heads"), config.size("intermediate_size"));
   const std::int64_t reach = config.size("max_position_embeddings");
   block.tokens = config.sequence(std::min<std::int64_t>(reach, 512));
+  block.post_norm = true;
   block.activation = config.plain_activation("hidden_act", "gelu");
   read_norm_and_init(config, 1e-12, block);
   const std::int64_t vocab = config.size("vocab_size");
@@ -198,9 +199,11 @@ Model vit(Config& config) {
                                 .patch_inputs = patches.inputs,
                                 .class_token = true,
                                 .init_std = block.init_std};
+  LayerShape head = classifier(block, config.labels());
+  head.class_token = true;
   return assemble({{.type = {"embedding", embedding}},
                    {.type = {"encoder", block}, .count = config.layers("num_hidden_layers")},
-                   {.type = {"head", classifier(block, config.labels())}}});
+                   {.type = {"head", head}}});
 }
 
 Model swin(Config& config) {

@@ -70,6 +70,7 @@ struct LayerShape {
   std::int64_t cross_tokens = 0;   // cross-attention to an encoder's tokens (0: none)
   std::int64_t position_bias = 0;  // entries of a learned relative-position table, per head; where
                                    // all blocks share one (T5), the embedding holds it
+  bool alibi = false;              // scores fall with distance, by a slope of each head (BLOOM)
   bool rotary = false;             // rotary position embedding on q and k
   double rotary_base = 10'000;     // pair i of a head turns by rotary_base^(-2i / head_dim) a token
   RotaryScaling rotary_scaling = {};
@@ -85,7 +86,8 @@ struct LayerShape {
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool ffn_bias = false;
-  bool qk_norm = false;  // an RMSNorm over each head of q and k (Qwen3)
+  bool qk_norm = false;    // an RMSNorm over each head of q and k (Qwen3)
+  bool post_norm = false;  // norms stand behind the residual sums, not ahead of sub-layers (BERT)
   NormKind norm = NormKind::layer_norm;
   double norm_epsilon = 1e-5;  // added to the variance, of qk_norm too
 
@@ -96,7 +98,8 @@ struct LayerShape {
   std::int64_t token_types = 0;      // rows of a segment table (BERT)
   std::int64_t patch_inputs = 0;     // values of one image patch (ViT, Swin; 0: tokens are ids)
   std::int64_t head_dense = 0;       // width of a dense layer before the output projection (BERT)
-  bool class_token = false;          // one learned token ahead of the patches (ViT)
+  bool class_token = false;          // one learned token ahead of the patches (ViT); head: pools by
+                                     // taking it, and not the mean of all
   bool embedding_norm = false;
   bool final_norm = false;  // head: norm before the projection; embedding of an
                             // encoder-decoder: the norm over the encoder's output (T5)

@@ -114,11 +114,11 @@ std::int64_t predictions(const LayerShape& layer) { return layer.pooled ? 1 : la
 // A device that holds some rows of the table looks up the ids of all tokens that it can see.
 std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes, const Split& split) {
   const std::int64_t norm = layer.hidden * bytes + statistics(layer.norm);
-  std::int64_t per_token = kIndex;
-  if (layer.patch_inputs > 0) per_token = layer.patch_inputs * bytes;
-  const std::int64_t inputs = layer.tokens - (layer.class_token ? 1 : 0);
-  const std::int64_t narrow = tokens_of(layer.tokens, split).narrow;
-  std::int64_t total = tokens_of(inputs, split).inner * per_token;
+  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
+  // The matrix of patches is whole on every device, which has those of its own tokens (and an empty
+  // one for the class token).
+  std::int64_t total =
+      layer.patch_inputs > 0 ? narrow * layer.patch_inputs * bytes : inner * kIndex;
   if (layer.embedding_norm) total += narrow * norm;  // its input and statistics
   if (layer.final_norm) total += narrow * norm;
   return total;
@@ -128,6 +128,8 @@ std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes, const 
 // matrix at once.
 std::int64_t head_saved(const LayerShape& layer, std::int64_t bytes, const Split& split) {
   const std::int64_t x = layer.hidden * bytes;
+  // A class token and its gradient, on the device that has it.
+  if (layer.class_token) return 2 * x + (layer.final_norm ? statistics(layer.norm) : 0);
   const std::int64_t narrow = tokens_of(layer.tokens, split).narrow;
   std::int64_t total = narrow * x;
   if (layer.final_norm) total += narrow * (x + statistics(layer.norm));

@@ -77,6 +77,13 @@ MiniStep::MiniStep(const Model& model, const LayerQuestion& question, int rank,
 parallel::Feed MiniStep::feed(const parallel::Layer& layer) const {
   parallel::Feed feed;
   const parallel::Site& site = layer.site();
+  if (&layer == model_.patches) {
+    feed.patches =
+        at::empty({parallel::count(site.narrow_tokens), site.samples, site.shape.patch_inputs},
+                  at::TensorOptions(options_.numerics.compute).device(options_.numerics.device))
+            .normal_();
+    return feed;
+  }
   if (&layer != model_.embedding && &layer != model_.head) return feed;
   feed.ids = feed.labels =
       at::randint(site.shape.vocab, {parallel::count(site.inner_tokens()), site.samples}, at::kLong)

@@ -5,10 +5,10 @@
 
 #include <cmath>
 
+#include "runtime/models/alibi.h"
 #include "runtime/models/rotary_frequencies.h"
 #include "runtime/ops/linear.h"
 #include "runtime/ops/norm.h"
-#include "runtime/parallel/ring.h"
 #include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
@@ -42,7 +42,7 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
       q_width_(site.shape.heads * site.shape.head_dim / site.tensor_split()),
       kv_width_(site.shape.kv_heads * site.shape.head_dim / kv_ways(site)),
       scale_(1 / std::sqrt(static_cast<double>(site.shape.head_dim))),
-      norm_(site, declare, "attention.norm") {
+      norm_(site, declare, "attention.norm", slot(Slot::x), slot(Slot::statistics)) {
   const LayerShape& s = site.shape;
   const std::int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   const auto matrix = [&](const char* name, std::int64_t rows, CutBy cut) {
@@ -83,6 +83,13 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
                       .cut_dim = 1,
                       .deviation = s.init_std * s.residual_init_scale});
   if (s.attention_out_bias) out_bias_ = bias("out", s.hidden, CutBy::hidden);
+  if (s.alibi) {
+    // Ulysses has cut the heads when it comes to scores.
+    const std::int64_t ways = site.ulysses() ? site.strategy.tp : site.tensor_split();
+    const std::int64_t rank = site.ulysses() ? site.tensor_rank : site.split_rank();
+    const std::int64_t heads = s.heads / ways;
+    slopes_ = alibi_slopes(s.heads).narrow(0, rank * heads, heads).to(site.numerics.device);
+  }
 }
 
 const ops::RotaryTable& Attention::rotary_table() const {
@@ -125,15 +132,21 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
           product.operand};
 }
 
-ops::Attended Attention::attend(const at::Tensor& q, const parallel::KeysAndValues& kv) const {
-  return parallel::ring_attention(q, kv.k, kv.v, scale_, site_);
+parallel::ScoreBias Attention::bias_of(const parallel::Feed& feed) const {
+  return {.slopes = slopes_, .lengths = feed.lengths};
+}
+
+ops::Attended Attention::attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
+                                const parallel::Feed& feed) const {
+  return parallel::ring_attention(q, kv.k, kv.v, scale_, site_, bias_of(feed));
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
                               Parameters& parameters, Saved& saved) {
   const Norm::Normed normed = norm_.forward(x, parameters);
   const Heads heads = project(parallel::gather_tokens(normed.y, site_), parameters, saved);
-  const ops::Attended attended = attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_));
+  const ops::Attended attended =
+      attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_), feed);
   saved.keep(slot(Slot::x), x);
   saved.keep(slot(Slot::normed), site_.as_published() ? heads.operand : normed.y);
   saved.keep(slot(Slot::statistics), normed.statistics);
@@ -148,19 +161,20 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
       parallel::linear(tokens, parameters.weight(out_), {}, Direction::outward, site_).value,
       site_);
   if (site_.shape.attention_out_bias) y = y.add(parameters.weight(out_bias_));
-  return x.add(dropout_(y, feed));
+  return norm_.behind(x.add(dropout_(y, feed)), parameters, saved);
 }
 
-at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
+at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& feed,
                                Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
+  const at::Tensor dy = norm_.behind_backward(dresult, parameters, saved, work);
   const at::Tensor& q = saved.at(slot(Slot::q));
   const parallel::KeysAndValues kv =
       parallel::gather_rows({saved.at(slot(Slot::k)), saved.at(slot(Slot::v))}, site_);
   const ops::Attended attended =
       saved.has(slot(Slot::out))
           ? ops::Attended{saved.at(slot(Slot::out)), saved.at(slot(Slot::lse))}
-          : attend(q, kv);
+          : attend(q, kv, feed);
 
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
@@ -175,7 +189,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
 
   const at::Tensor dout = parallel::to_heads(by_head(dtokens, s.head_dim), site_);
   const ops::AttentionGradients grads = parallel::ring_attention_backward(
-      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_);
+      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias_of(feed));
   const parallel::KeysAndValues dkv = parallel::scatter_rows({grads.dk, grads.dv}, site_);
   at::Tensor dq = parallel::to_tokens(grads.dq, site_);
   at::Tensor dk = parallel::to_tokens(dkv.k, site_);

@@ -1,10 +1,12 @@
 #pragma once
-// Self-attention with its norm and residual: grouped heads, rotary positions, norms on q and k,
-// biases, a window; under any tensor and context parallelism.
+// Self-attention with its norm and residual: grouped heads, rotary positions or ALiBi, norms on q
+// and k, biases, a window, padding; under any tensor and context parallelism.
 
+#include "runtime/models/residual_norm.h"
 #include "runtime/models/sublayer.h"
 #include "runtime/ops/attention.h"
 #include "runtime/ops/rotary.h"
+#include "runtime/parallel/ring.h"
 #include "runtime/parallel/square.h"
 
 namespace braid::models {
@@ -24,8 +26,8 @@ class Attention : public SubLayer {
 
  private:
   enum class Slot {
-    x,
-    normed,
+    x,       // the norm's input
+    normed,  // what the matrices see
     statistics,
     q,
     k,
@@ -45,7 +47,9 @@ class Attention : public SubLayer {
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
                 parallel::Saved& saved) const;
-  ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv) const;
+  ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
+                       const parallel::Feed& feed) const;
+  parallel::ScoreBias bias_of(const parallel::Feed& feed) const;
   const ops::RotaryTable& rotary_table() const;
 
   const parallel::Site& site_;
@@ -53,10 +57,11 @@ class Attention : public SubLayer {
   TokenDropout dropout_;
   std::int64_t q_width_ = 0, kv_width_ = 0;  // of this rank's heads
   double scale_ = 1;
-  Norm norm_;
+  ResidualNorm norm_;
   parallel::Parameters::Id qkv_ = 0, qkv_bias_ = 0, q_norm_ = 0, k_norm_ = 0, out_ = 0,
                            out_bias_ = 0;
   mutable ops::RotaryTable table_;
+  at::Tensor slopes_;  // of this rank's heads, under ALiBi
 };
 
 }  // namespace braid::models

@@ -3,6 +3,7 @@
 #include <ATen/TensorIndexing.h>
 
 #include "runtime/ops/embedding.h"
+#include "runtime/ops/linear.h"
 #include "runtime/ops/random.h"
 #include "runtime/parallel/tensor_split.h"
 
@@ -24,6 +25,10 @@ Embedding::Embedding(std::string name, parallel::Site place, const ModelOptions&
   if (s.positions > 0)
     positions_ = declare.add(
         {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
+  if (s.token_types > 0)
+    token_types_ = declare.add(
+        {.name = "token_types", .shape = {s.token_types, s.hidden}, .deviation = s.init_std});
+  if (s.embedding_norm) norm_ = std::make_unique<Norm>(site(), declare, "norm");
   own(declare.make(this->name()));
 }
 
@@ -37,15 +42,27 @@ at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved)
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(x.device());
     x = x.add(parameters().weight(positions_).index({at.add(s.position_offset)}).unsqueeze(1));
   }
+  if (s.token_types > 0) x = x.add(parameters().weight(token_types_).select(0, 0));
+  if (norm_) {
+    const Norm::Normed normed = norm_->forward(x, parameters());
+    saved.keep(slot(Slot::x), x);
+    saved.keep(slot(Slot::statistics), normed.statistics);
+    x = normed.y;
+  }
   return dropout_(x, feed);
 }
 
 at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
                                parallel::WeightWork& work) {
-  const at::Tensor dx = dropout_(dy, feed);
+  at::Tensor dx = dropout_(dy, feed);
+  if (norm_)
+    dx = norm_->backward(dx, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                         parameters(), work);
   work.later([this, dx, ids = saved.at(slot(Slot::ids))] {
     ops::add_embedding_gradient(parameters().gradient(table_), parallel::gather_tokens(dx, site()),
                                 ids, parameters().local(table_).begin);
+    if (site().shape.token_types > 0)
+      ops::add_bias_gradient(parameters().gradient(token_types_).select(0, 0), dx);
     if (site().shape.positions == 0) return;
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(dx.device());
     ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1),

@@ -1,5 +1,8 @@
 #pragma once
-// Token embedding with learned positions; rows of the vocabulary are cut under megatron.
+// Token embedding with learned positions, a segment table and a norm where its shape has them; rows
+// of the vocabulary are cut under megatron. All tokens are of the first segment.
+
+#include <memory>
 
 #include "runtime/models/sublayer.h"
 
@@ -18,12 +21,12 @@ class Embedding : public parallel::Layer {
   parallel::Parameters::Id table() const { return table_; }
 
  private:
-  enum class Slot { ids };
+  enum class Slot { ids, x, statistics };
   static int slot(Slot which) { return static_cast<int>(which); }
-  at::Tensor position_rows(const at::Tensor& table) const;
 
   TokenDropout dropout_;
-  parallel::Parameters::Id table_ = 0, positions_ = 0;
+  parallel::Parameters::Id table_ = 0, positions_ = 0, token_types_ = 0;
+  std::unique_ptr<Norm> norm_;
 };
 
 }  // namespace braid::models

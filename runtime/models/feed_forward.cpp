@@ -15,7 +15,10 @@ using parallel::Saved;
 
 FeedForward::FeedForward(const parallel::Site& site, Parameters::Declare& declare, int first_slot,
                          TokenDropout dropout)
-    : site_(site), first_slot_(first_slot), dropout_(dropout), norm_(site, declare, "ffn.norm") {
+    : site_(site),
+      first_slot_(first_slot),
+      dropout_(dropout),
+      norm_(site, declare, "ffn.norm", slot(Slot::x), slot(Slot::statistics)) {
   const LayerShape& s = site.shape;
   const auto matrix = [&](const char* name) {
     return declare.add({.name = std::string("ffn.") + name + ".weight",
@@ -64,12 +67,13 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
       parallel::linear(activated, parameters.weight(down_), {}, Direction::outward, site_).value,
       site_);
   if (s.ffn_bias) y = y.add(parameters.weight(down_bias_));
-  return x.add(dropout_(y, feed));
+  return norm_.behind(x.add(dropout_(y, feed)), parameters, saved);
 }
 
-at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& feed,
+at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed& feed,
                                  Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
+  const at::Tensor dy = norm_.behind_backward(dresult, parameters, saved, work);
   const at::Tensor& pre = saved.at(slot(Slot::pre));
   const at::Tensor activated = saved.has(slot(Slot::activated)) ? saved.at(slot(Slot::activated))
                                                                 : ops::activate(s.activation, pre);

@@ -1,6 +1,7 @@
 #pragma once
 // The dense feed-forward with its norm and residual.
 
+#include "runtime/models/residual_norm.h"
 #include "runtime/models/sublayer.h"
 
 namespace braid::models {
@@ -18,14 +19,14 @@ class FeedForward : public SubLayer {
   void forget_cheap(parallel::Saved& saved) override;
 
  private:
-  enum class Slot { x, normed, statistics, pre, activated };
+  enum class Slot { x, normed, statistics, pre, activated };  // as Attention's
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   int inputs() const { return is_gated(site_.shape.activation) ? 2 : 1; }
 
   const parallel::Site& site_;
   int first_slot_;
   TokenDropout dropout_;
-  Norm norm_;
+  ResidualNorm norm_;
   parallel::Parameters::Id up_ = 0, up_bias_ = 0, down_ = 0, down_bias_ = 0;  // up: gate first
 };
 

@@ -3,7 +3,6 @@
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/ops/linear.h"
 #include "runtime/parallel/collectives.h"
-#include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
@@ -14,7 +13,7 @@ using parallel::Saved;
 Head::Head(std::string name, parallel::Site place) : Layer(std::move(name), std::move(place)) {
   const LayerShape& s = site().shape;
   parallel::Parameters::Declare declare(site());
-  if (s.final_norm) norm_ = std::make_unique<Norm>(site(), declare, "norm");
+  input_ = make_head_input(site(), declare);
   spec_ = {.name = "matrix",
            .shape = {s.vocab, s.hidden},
            .cut = CutBy::vocabulary,
@@ -24,6 +23,12 @@ Head::Head(std::string name, parallel::Site place) : Layer(std::move(name), std:
     matrix_ = {[this] { return parameters().weight(own_); },
                [this] { return parameters().gradient(own_); }};
   }
+  if (s.head_bias)
+    bias_ = declare.add({.name = "bias",
+                         .shape = {s.vocab},
+                         .cut = CutBy::vocabulary,
+                         .init = parallel::Init::zeros,
+                         .decays = false});
   own(declare.make(this->name()));
 }
 
@@ -32,12 +37,14 @@ parallel::LocalShape Head::rows() const { return parallel::local_shape(spec_, si
 // From the matrix's input to its gradient; adds to loss and matrix gradient on the way.
 at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   const at::Tensor inputs = wide.reshape({-1, wide.size(2)});
-  const at::Tensor labels = feed.labels.reshape({-1});
+  const at::Tensor labels = feed.labels.narrow(0, 0, wide.size(0)).reshape({-1});
   const parallel::LocalShape local = rows();
   const ops::VocabularySlice slice{.first = local.begin, .real = local.real};
   const bool cut = site().megatron();
 
-  at::Tensor logits = ops::linear(inputs, matrix_.weight());
+  const bool biased = site().shape.head_bias;
+  at::Tensor logits =
+      ops::linear(inputs, matrix_.weight(), biased ? parameters().weight(bias_) : at::Tensor());
   if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
   const at::Tensor max = ops::logits_max(logits, slice);
   if (cut)
@@ -52,28 +59,20 @@ at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   const at::Tensor dlogits =
       ops::logits_gradient_(std::move(logits), max, sums, labels, slice, feed.loss_scale);
   ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
+  if (biased) ops::add_bias_gradient(parameters().gradient(bias_), dlogits);
   return ops::linear_input_gradient(dlogits, matrix_.weight()).view(wide.sizes());
 }
 
 at::Tensor Head::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
-  at::Tensor normed = x;
-  if (norm_) {
-    Norm::Normed result = norm_->forward(x, parameters());
-    normed = result.y;
-    saved.keep(slot(Slot::x), x);
-    saved.keep(slot(Slot::statistics), result.statistics);
-  }
-  const at::Tensor wide = parallel::gather_tokens(normed, site());
-  saved.keep(slot(Slot::gradient), parallel::scatter_sum(loss_gradient(wide, feed), site()));
+  const at::Tensor wide = input_->forward(x, parameters(), saved);
+  // Tokens of which another rank makes the prediction: nothing to do here.
+  if (wide.size(0) > 0) input_->keep_gradient(loss_gradient(wide, feed), saved);
   return {};
 }
 
 at::Tensor Head::backward(const at::Tensor&, const Feed&, Saved& saved,
                           parallel::WeightWork& work) {
-  const at::Tensor& gradient = saved.at(slot(Slot::gradient));
-  if (!norm_) return gradient;
-  return norm_->backward(gradient, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                         parameters(), work);
+  return input_->backward(parameters(), saved, work);
 }
 
 double Head::take_loss() {

@@ -1,10 +1,11 @@
 #pragma once
-// Final norm, output matrix and loss, fused: forward goes on to the gradient of the norm's output
-// and of the matrix, so that logits live only for a moment and are made once.
+// Final norm (or what else stands there), output matrix and loss, fused: forward goes on to the
+// gradient of the matrix and of its input, so that logits live only for a moment and are made once.
 
 #include <functional>
+#include <memory>
 
-#include "runtime/models/sublayer.h"
+#include "runtime/models/head_input.h"
 
 namespace braid::models {
 
@@ -29,20 +30,18 @@ class Head : public parallel::Layer {
   // The sum of this rank's tokens' losses since the last call, counted on one rank of a tensor
   // group.
   double take_loss();
-  // Keeps a copy of the next logits, [inner tokens, samples, vocabulary of this rank].
+  // Keeps a copy of the next logits, [predicting tokens, samples, vocabulary of this rank].
   void watch_logits(bool watch) { watch_ = watch; }
   const at::Tensor& logits() const { return logits_; }
 
  private:
-  enum class Slot { x, gradient, statistics };
-  static int slot(Slot which) { return static_cast<int>(which); }
   // This rank's slice of the vocabulary.
   parallel::LocalShape rows() const;
   at::Tensor loss_gradient(const at::Tensor& wide, const parallel::Feed& feed);
 
   parallel::ParameterSpec spec_;
-  std::unique_ptr<Norm> norm_;
-  parallel::Parameters::Id own_ = 0;
+  std::unique_ptr<HeadInput> input_;
+  parallel::Parameters::Id own_ = 0, bias_ = 0;
   SharedMatrix matrix_;
   at::Tensor loss_, logits_;
   bool watch_ = false;

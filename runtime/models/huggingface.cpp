@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -26,6 +28,9 @@ struct Row {
   const char* theirs;
   bool transposed = false;  // its matrix; a bias has one dim
   int part = 0, parts = 1;
+  bool by_head = false;
+  bool folded = false;
+  bool bare = false;  // its name ends without "weight"
 };
 
 constexpr Row kGpt2[] = {
@@ -81,13 +86,86 @@ constexpr Row kLlama[] = {
     {"head.matrix", "lm_head"},
 };
 
+constexpr Row kBloom[] = {
+    {"embedding.table", "transformer.word_embeddings"},
+    {"embedding.norm", "transformer.word_embeddings_layernorm"},
+    {"blocks.#.attention.norm", "transformer.h.#.input_layernorm"},
+    // q, k and v of the first head, then of the second, …
+    {.ours = "blocks.#.attention.q",
+     .theirs = "transformer.h.#.self_attention.query_key_value",
+     .part = 0,
+     .parts = 3,
+     .by_head = true},
+    {.ours = "blocks.#.attention.k",
+     .theirs = "transformer.h.#.self_attention.query_key_value",
+     .part = 1,
+     .parts = 3,
+     .by_head = true},
+    {.ours = "blocks.#.attention.v",
+     .theirs = "transformer.h.#.self_attention.query_key_value",
+     .part = 2,
+     .parts = 3,
+     .by_head = true},
+    {"blocks.#.attention.out", "transformer.h.#.self_attention.dense"},
+    {"blocks.#.ffn.norm", "transformer.h.#.post_attention_layernorm"},
+    {"blocks.#.ffn.up", "transformer.h.#.mlp.dense_h_to_4h"},
+    {"blocks.#.ffn.down", "transformer.h.#.mlp.dense_4h_to_h"},
+    {"head.norm", "transformer.ln_f"},
+    {"head.matrix", "lm_head"},
+};
+
+constexpr Row kBert[] = {
+    {"embedding.table", "bert.embeddings.word_embeddings"},
+    {"embedding.positions", "bert.embeddings.position_embeddings"},
+    {"embedding.token_types", "bert.embeddings.token_type_embeddings"},
+    {"embedding.norm", "bert.embeddings.LayerNorm"},
+    {"blocks.#.attention.q", "bert.encoder.layer.#.attention.self.query"},
+    {"blocks.#.attention.k", "bert.encoder.layer.#.attention.self.key"},
+    {"blocks.#.attention.v", "bert.encoder.layer.#.attention.self.value"},
+    {"blocks.#.attention.out", "bert.encoder.layer.#.attention.output.dense"},
+    {"blocks.#.attention.norm", "bert.encoder.layer.#.attention.output.LayerNorm"},
+    {"blocks.#.ffn.up", "bert.encoder.layer.#.intermediate.dense"},
+    {"blocks.#.ffn.down", "bert.encoder.layer.#.output.dense"},
+    {"blocks.#.ffn.norm", "bert.encoder.layer.#.output.LayerNorm"},
+    {"head.dense", "cls.predictions.transform.dense"},
+    {"head.norm", "cls.predictions.transform.LayerNorm"},
+    {"head.matrix", "cls.predictions.decoder"},
+    {"head", "cls.predictions"},  // its bias
+};
+
+constexpr Row kVit[] = {
+    {.ours = "embedding.projection",
+     .theirs = "vit.embeddings.patch_embeddings.projection",
+     .folded = true},
+    {.ours = "embedding.class_token",
+     .theirs = "vit.embeddings.cls_token",
+     .folded = true,
+     .bare = true},
+    {.ours = "embedding.positions",
+     .theirs = "vit.embeddings.position_embeddings",
+     .folded = true,
+     .bare = true},
+    {"blocks.#.attention.norm", "vit.encoder.layer.#.layernorm_before"},
+    {"blocks.#.attention.q", "vit.encoder.layer.#.attention.attention.query"},
+    {"blocks.#.attention.k", "vit.encoder.layer.#.attention.attention.key"},
+    {"blocks.#.attention.v", "vit.encoder.layer.#.attention.attention.value"},
+    {"blocks.#.attention.out", "vit.encoder.layer.#.attention.output.dense"},
+    {"blocks.#.ffn.norm", "vit.encoder.layer.#.layernorm_after"},
+    {"blocks.#.ffn.up", "vit.encoder.layer.#.intermediate.dense"},
+    {"blocks.#.ffn.down", "vit.encoder.layer.#.output.dense"},
+    {"head.norm", "vit.layernorm"},
+    {"head.matrix", "classifier"},
+    {"head", "classifier"},  // its bias
+};
+
 struct Family {
   const char* name;
   std::span<const Row> rows;
 };
 constexpr Family kFamilies[] = {
-    {"gpt2", kGpt2},   {"opt", kOpt},     {"llama", kLlama},   {"mistral", kLlama},
-    {"qwen2", kLlama}, {"qwen3", kLlama}, {"mixtral", kLlama},
+    {"bert", kBert},     {"bloom", kBloom},   {"gpt2", kGpt2},   {"opt", kOpt},
+    {"llama", kLlama},   {"mistral", kLlama}, {"qwen2", kLlama}, {"qwen3", kLlama},
+    {"mixtral", kLlama}, {"vit", kVit},
 };
 
 std::span<const Row> rows_of(const Model& model) {
@@ -162,6 +240,10 @@ std::vector<std::int64_t> stored_shape(const Source& source, std::vector<std::in
   return shape;
 }
 
+std::int64_t elements(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 at::Tensor tensor_of(const TensorView& view, at::ScalarType type) {
   // The mapping is read only, and so is what is made of it.
   auto* data = const_cast<std::byte*>(view.data);
@@ -186,10 +268,12 @@ Source source_of(const Model& model, int layer, const std::string& name) {
   const std::vector<std::string> numbers = take_numbers(module);
   for (const Row& row : rows_of(model))
     if (module == row.ours)
-      return {.tensor = with_numbers(row.theirs, numbers) + suffix,
+      return {.tensor = with_numbers(row.theirs, numbers) + (row.bare ? "" : suffix),
               .transposed = row.transposed && suffix == ".weight",
               .part = row.part,
-              .parts = row.parts};
+              .parts = row.parts,
+              .by_head = row.by_head,
+              .folded = row.folded};
   throw Error({.what = fmt::format("checkpoints of '{}' have no name for {} of {}", model.family,
                                    name, layer_name(model, layer)),
                .where = fmt::format("model '{}'", model.name),
@@ -242,12 +326,20 @@ at::Tensor Checkpoint::parameter(const Model& model, int layer,
                  .where = where,
                  .fix = "load a checkpoint in F64, F32, BF16 or F16, not a quantised one"});
   const std::vector<std::int64_t> expected = stored_shape(source, spec.shape);
-  if (view.shape != expected)
+  const bool fits =
+      source.folded ? elements(view.shape) == elements(expected) : view.shape == expected;
+  if (!fits)
     throw Error({.what = fmt::format("the shape is [{}], the model's is [{}]",
                                      fmt::join(view.shape, ", "), fmt::join(expected, ", ")),
                  .where = where,
                  .fix = "use the checkpoint and the config.json of one model"});
   at::Tensor whole = tensor_of(view, *type);
+  if (source.folded) return whole.reshape(spec.shape);
+  if (source.by_head) {
+    const std::int64_t heads = model.type_of(layer).shape.heads;
+    const at::Tensor parted = whole.unflatten(0, {heads, source.parts, -1});
+    return parted.select(1, source.part).reshape(spec.shape);
+  }
   if (source.transposed) whole = whole.t();
   return whole.narrow(0, source.part * spec.shape[0], spec.shape[0]);
 }

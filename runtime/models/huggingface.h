@@ -20,6 +20,8 @@ struct Source {
   std::string tensor;
   bool transposed = false;  // stored as [in, out]
   int part = 0, parts = 1;  // of the tensor's output rows, after transposing
+  bool by_head = false;     // the parts alternate from head to head
+  bool folded = false;      // the same values in another shape
   bool operator==(const Source&) const = default;
 };
 

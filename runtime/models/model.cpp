@@ -16,24 +16,25 @@ namespace {
 std::optional<std::string> unsupported(const LayerShape& s) {
   switch (s.kind) {
     case LayerKind::embedding:
-      if (s.patch_inputs > 0 || s.class_token) return "image patches";
-      if (s.token_types > 0) return "token types";
-      if (s.embedding_norm || s.final_norm) return "a norm in the embedding";
+      if (s.patch_inputs > 0 && s.embedding_norm) return "a norm behind its patches";
+      if (s.final_norm) return "the norm of another layer";
       if (s.position_bias > 0) return "a relative-position table";
       return std::nullopt;
     case LayerKind::block:
-      if (s.attention != AttentionKind::causal) return "attention that is not causal";
+      if (s.attention == AttentionKind::window) return "attention within windows";
       if (s.cross_tokens > 0) return "cross-attention";
       if (s.position_bias > 0) return "a relative-position table";
       if (s.shared_ffn > 0) return "a shared expert";
       if (s.ffn == 0 || s.heads == 0) return "a block without heads or feed-forward";
       if (s.experts > 0 && s.ffn_bias) return "experts with biases";
+      if (s.experts > 0 && s.post_norm) return "experts ahead of their norm";
       return std::nullopt;
     case LayerKind::merge:
       return "patch merging";
     case LayerKind::head:
-      if (s.pooled) return "a classifier";
-      if (s.head_dense > 0 || s.head_bias) return "a dense layer or a bias in the head";
+      if (s.pooled && !s.class_token) return "a mean of all tokens";
+      if (s.head_dense > 0 && s.head_dense != s.hidden) return "a dense layer of another width";
+      if (s.head_dense > 0 && (s.pooled || s.final_norm)) return "a dense layer beside a norm";
       return std::nullopt;
   }
   return std::nullopt;
@@ -47,7 +48,8 @@ void require_supported(const Model& model) {
       throw Error({.what = fmt::format("the runtime cannot train '{}' yet: its {} has {}",
                                        model.name, type.name, *reason),
                    .where = fmt::format("model family '{}'", model.family),
-                   .fix = "train a gpt2, opt, llama, mistral, qwen2, qwen3 or mixtral model"});
+                   .fix = "train a bert, bloom, gpt2, opt, llama, mistral, qwen2, qwen3, mixtral "
+                          "or vit model"});
 }
 
 bool is_causal(const Model& model) {
@@ -92,6 +94,12 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
     const std::string name = layer_name(plan.model, index);
     switch (site.shape.kind) {
       case LayerKind::embedding: {
+        if (site.shape.patch_inputs > 0) {
+          auto patches = std::make_unique<PatchEmbedding>(name, std::move(site), options);
+          model.patches = patches.get();
+          model.layers.push_back(std::move(patches));
+          break;
+        }
         auto layer = std::make_unique<Embedding>(name, std::move(site), options);
         model.embedding = layer.get();
         model.layers.push_back(std::move(layer));

@@ -9,6 +9,7 @@
 #include "planner/plan/plan.h"
 #include "runtime/models/embedding.h"
 #include "runtime/models/head.h"
+#include "runtime/models/patch_embedding.h"
 #include "runtime/parallel/tied_table.h"
 
 namespace braid::models {
@@ -17,6 +18,7 @@ struct RankModel {
   std::vector<std::unique_ptr<parallel::Layer>> layers;  // in the order of the stage's chunks
   std::vector<int> indices;                              // the model's numbers of them
   Embedding* embedding = nullptr;                        // where this rank has it
+  PatchEmbedding* patches = nullptr;                     // in its place, of an image model
   Head* head = nullptr;
   std::unique_ptr<parallel::TiedTable> tied;  // where embedding and head are ranks apart
 

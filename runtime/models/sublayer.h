@@ -1,5 +1,5 @@
 #pragma once
-// The parts of a block: each takes x and returns x + f(norm(x)).
+// The parts of a block: each takes x and returns x + f(norm(x)), or norm(x + f(x)).
 
 #include <cstdint>
 

@@ -36,12 +36,19 @@ struct Block {
   at::Tensor of_keys(const at::Tensor& x) const { return x.narrow(0, first_key, keys); }
 };
 
-Block visible_block(const Visibility& see, std::int64_t queries, std::int64_t keys) {
+Band band_of(const Visibility& see) {
   Band band{kEverything, kEverything};
   if (see.causal) {
     band.after = see.query_begin - see.key_begin;
     if (see.window > 0) band.before = see.window - 1 - band.after;
   }
+  return band;
+}
+
+bool is_biased(const Visibility& see) { return see.slopes.defined() || see.lengths.defined(); }
+
+Block visible_block(const Visibility& see, std::int64_t queries, std::int64_t keys) {
+  const Band band = band_of(see);
   Block block;
   block.first_query = std::max<std::int64_t>(0, -band.after);
   block.queries = std::min(queries, keys + band.before) - block.first_query;
@@ -86,6 +93,7 @@ Attended attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   const at::TensorOptions exact = q.options().dtype(wide(q.scalar_type()));
   const std::array lse_sizes{q.size(1), q.size(2), q.size(0)};
   if (q.is_meta()) return {at::empty(q.sizes(), q.options()), at::empty(lse_sizes, exact)};
+  if (is_biased(see)) return biased_attention(q, k, v, scale, band_of(see), see);
 
   const Block block = visible_block(see, q.size(0), k.size(0));
   if (block.empty()) {
@@ -107,6 +115,8 @@ AttentionGradients attention_backward(const at::Tensor& dout, const at::Tensor& 
     return {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
             at::empty(v.sizes(), v.options())};
   }
+  if (is_biased(see))
+    return biased_attention_backward(dout, q, k, v, out, lse, scale, band_of(see), see);
   const Block block = visible_block(see, q.size(0), k.size(0));
   if (block.empty()) {
     return {at::zeros(q.sizes(), q.options()), at::zeros(k.sizes(), k.options()),

@@ -8,12 +8,15 @@
 
 namespace braid::ops {
 
-// Which keys a query sees.
+// Which keys a query sees, and what is added to their scores.
 struct Visibility {
   bool causal = true;
   std::int64_t window = 0;       // a causal query sees itself and window - 1 before it; 0: all
   std::int64_t query_begin = 0;  // position of the first query
   std::int64_t key_begin = 0;    // position of the first key
+  // Either takes the attention off the flash kernels, to products with some scores in memory.
+  at::Tensor slopes = {};   // [heads]: a score falls by so much a token of distance (ALiBi)
+  at::Tensor lengths = {};  // [batch] int64: keys from that position on are padding, and hidden
 };
 
 // Whether any query of a block of `queries` sees any key of a block of `keys`.

@@ -42,13 +42,24 @@ AttentionGradients cuda_flash_backward(const at::Tensor& dout, const at::Tensor&
                                        const at::Tensor& out, const at::Tensor& lse, double scale,
                                        const Band& band);
 
-// Matrix products with all scores in memory: any device, any precision.
+// Matrix products with all scores in memory: any device, any precision. `added` [batch, heads,
+// queries, keys], where there is one, is added to the scores (either of its first two sizes may be
+// 1); under it a query may see nothing.
 Attended plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         double scale, const Band& band);
+                         double scale, const Band& band, const at::Tensor& added = {});
 AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Tensor& q,
                                             const at::Tensor& k, const at::Tensor& v,
                                             const at::Tensor& out, const at::Tensor& lse,
-                                            double scale, const Band& band);
+                                            double scale, const Band& band,
+                                            const at::Tensor& added = {});
+
+// The plain ones with slopes and padding, for a few samples and heads at a time.
+Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          double scale, const Band& band, const Visibility& see);
+AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::Tensor& q,
+                                             const at::Tensor& k, const at::Tensor& v,
+                                             const at::Tensor& out, const at::Tensor& lse,
+                                             double scale, const Band& band, const Visibility& see);
 
 // [queries, keys] bool: the pairs outside the band.
 at::Tensor hidden_pairs(const Band& band, std::int64_t queries, std::int64_t keys,

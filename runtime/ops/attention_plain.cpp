@@ -20,10 +20,19 @@ at::Tensor wide_heads(const at::Tensor& x, std::int64_t heads) {
   return exact.size(1) == heads ? exact : exact.repeat_interleave(heads / exact.size(1), 1);
 }
 
-at::Tensor scores(const at::Tensor& q, const at::Tensor& k, double scale, const Band& band) {
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+at::Tensor scores(const at::Tensor& q, const at::Tensor& k, double scale, const Band& band,
+                  const at::Tensor& added) {
   at::Tensor result = at::matmul(q, k.transpose(-1, -2)).mul_(scale);
-  return result.masked_fill_(hidden_pairs(band, q.size(2), k.size(2), q.device()),
-                             -std::numeric_limits<double>::infinity());
+  if (added.defined()) result.add_(added);
+  return result.masked_fill_(hidden_pairs(band, q.size(2), k.size(2), q.device()), kNothing);
+}
+
+// Softmax weights, in place of the scores. Against a 0 in place of the -inf of no keys the weights
+// are exp(-inf) = 0, never NaN.
+at::Tensor weights_of(const at::Tensor& scores, const at::Tensor& lse) {
+  return scores.sub_(lse.masked_fill(lse.eq(kNothing), 0).unsqueeze(-1)).exp_();
 }
 
 // Back to the layout and precision of `like`, summed over the heads that shared one of its.
@@ -53,23 +62,24 @@ at::Tensor hidden_pairs(const Band& band, std::int64_t queries, std::int64_t key
 }
 
 Attended plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         double scale, const Band& band) {
+                         double scale, const Band& band, const at::Tensor& added) {
   const std::int64_t heads = q.size(2);
-  at::Tensor weights = scores(wide_heads(q, heads), wide_heads(k, heads), scale, band);
-  const at::Tensor lse = at::logsumexp(weights, at::IntArrayRef{-1});
-  weights.sub_(lse.unsqueeze(-1)).exp_();
+  const at::Tensor pairs = scores(wide_heads(q, heads), wide_heads(k, heads), scale, band, added);
+  const at::Tensor lse = at::logsumexp(pairs, at::IntArrayRef{-1});
+  const at::Tensor weights = weights_of(pairs, lse);
   return {as_input(at::matmul(weights, wide_heads(v, heads)), q), lse};
 }
 
 AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Tensor& q,
                                             const at::Tensor& k, const at::Tensor& v,
                                             const at::Tensor& out, const at::Tensor& lse,
-                                            double scale, const Band& band) {
+                                            double scale, const Band& band,
+                                            const at::Tensor& added) {
   const std::int64_t heads = q.size(2);
   const at::Tensor queries = wide_heads(q, heads);
   const at::Tensor keys = wide_heads(k, heads);
   const at::Tensor upper = wide_heads(dout, heads);
-  const at::Tensor weights = scores(queries, keys, scale, band).sub_(lse.unsqueeze(-1)).exp_();
+  const at::Tensor weights = weights_of(scores(queries, keys, scale, band, added), lse);
   const at::Tensor dv = at::matmul(weights.transpose(-1, -2), upper);
   const at::Tensor along =
       at::sum(at::mul(upper, wide_heads(out, heads)), at::IntArrayRef{-1}, /*keepdim=*/true);

@@ -48,7 +48,9 @@ class WeightWork {
 // What enters from outside, for one micro-batch.
 struct Feed {
   at::Tensor ids;              // embedding: its tokens' ids [tokens, samples]
-  at::Tensor labels;           // head: [tokens, samples]
+  at::Tensor patches;          // embedding: its tokens' patches [narrow tokens, samples, values]
+  at::Tensor labels;           // head: [tokens, samples], or [1, samples] of a classifier
+  at::Tensor lengths;          // where samples are padded: tokens that are not [samples]
   double loss_scale = 1;       // of every token's loss
   std::int64_t sample = 0;     // number of the rank's first sample, over the whole training
   std::uint64_t step_key = 0;  // of this step's random numbers

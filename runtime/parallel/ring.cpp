@@ -38,27 +38,32 @@ at::Tensor tokens_of(const at::Tensor& x, const Block& block) {
   return x.narrow(0, block.offset, block.length);
 }
 
-Visibility visibility(const Site& site, const Block& queries, const Block& keys) {
+Visibility visibility(const Site& site, const Block& queries, const Block& keys,
+                      const ScoreBias& bias) {
   return {.causal = site.shape.attention == AttentionKind::causal,
           .window = site.shape.window,
           .query_begin = queries.begin,
-          .key_begin = keys.begin};
+          .key_begin = keys.begin,
+          .slopes = bias.slopes,
+          .lengths = bias.lengths};
 }
 
 // Queries and keys of all tokens, in order.
 bool has_whole_sequence(const Site& site) {
   return site.strategy.cp == 1 && !site.rows_share_tokens;
 }
-Visibility whole_sequence(const Site& site) { return visibility(site, {}, {}); }
+Visibility whole_sequence(const Site& site, const ScoreBias& bias) {
+  return visibility(site, {}, {}, bias);
+}
 
 // The pairs of blocks that see each other, with the queries of this rank and the keys of another.
 template <class Visit>
-void visit_pairs(const Site& site, int key_rank, Visit visit) {
+void visit_pairs(const Site& site, int key_rank, const ScoreBias& bias, Visit visit) {
   const std::vector<Block> mine = blocks_of(site.wide_tokens);
   const std::vector<Block> theirs = blocks_of(site.ring_tokens[static_cast<std::size_t>(key_rank)]);
   for (std::size_t i = 0; i < mine.size(); ++i)
     for (const Block& keys : theirs) {
-      const Visibility see = visibility(site, mine[i], keys);
+      const Visibility see = visibility(site, mine[i], keys, bias);
       if (ops::sees_any(see, mine[i].length, keys.length)) visit(i, mine[i], keys, see);
     }
 }
@@ -87,15 +92,15 @@ at::ScalarType sum_type(const at::Tensor& x) {
 }  // namespace
 
 Attended ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                        const Site& site) {
-  if (has_whole_sequence(site)) return ops::attention(q, k, v, scale, whole_sequence(site));
+                        const Site& site, const ScoreBias& bias) {
+  if (has_whole_sequence(site)) return ops::attention(q, k, v, scale, whole_sequence(site, bias));
   const std::vector<Block> queries = blocks_of(site.wide_tokens);
   std::vector<Attended> attended(queries.size());
   at::Tensor kv = at::stack({k, v});
   for (int step = 0; step < site.strategy.cp; ++step) {
     Arriving next;
     if (step + 1 < site.strategy.cp) next = start_shift(kv, *site.context, "ring");
-    visit_pairs(site, rank_after(site, step),
+    visit_pairs(site, rank_after(site, step), bias,
                 [&](std::size_t i, const Block& mine, const Block& keys, const Visibility& see) {
                   Attended part = ops::attention(tokens_of(q, mine), tokens_of(kv[0], keys),
                                                  tokens_of(kv[1], keys), scale, see);
@@ -114,9 +119,10 @@ Attended ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tens
 ops::AttentionGradients ring_attention_backward(const at::Tensor& dout, const at::Tensor& q,
                                                 const at::Tensor& k, const at::Tensor& v,
                                                 const at::Tensor& out, const at::Tensor& lse,
-                                                double scale, const Site& site) {
+                                                double scale, const Site& site,
+                                                const ScoreBias& bias) {
   if (has_whole_sequence(site))
-    return ops::attention_backward(dout, q, k, v, out, lse, scale, whole_sequence(site));
+    return ops::attention_backward(dout, q, k, v, out, lse, scale, whole_sequence(site, bias));
   const at::TensorOptions sums = q.options().dtype(sum_type(q));
   at::Tensor dq = at::zeros(q.sizes(), sums);
   at::Tensor kv = at::stack({k, v});
@@ -124,7 +130,7 @@ ops::AttentionGradients ring_attention_backward(const at::Tensor& dout, const at
   for (int step = 0; step < site.strategy.cp; ++step) {
     Arriving next;
     if (step + 1 < site.strategy.cp) next = start_shift(kv, *site.context, "ring");
-    visit_pairs(site, rank_after(site, step),
+    visit_pairs(site, rank_after(site, step), bias,
                 [&](std::size_t, const Block& mine, const Block& keys, const Visibility& see) {
                   const ops::AttentionGradients part = ops::attention_backward(
                       tokens_of(dout, mine), tokens_of(q, mine), tokens_of(kv[0], keys),

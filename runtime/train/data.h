@@ -1,17 +1,25 @@
 #pragma once
-// What a model is trained on: samples of tokens, found by number. Which sample comes when depends
-// on the position in training alone, never on the layout of the ranks, so that every plan sees the
-// same batches and a resumed run goes on where it stopped.
+// What a model is trained on: samples of tokens or images, found by number. Which sample comes when
+// depends on the position in training alone, never on the layout of the ranks, so that every plan
+// sees the same batches and a resumed run goes on where it stopped.
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "runtime/train/permutation.h"
 
 namespace braid::train {
+
+// Square images, values of 0 to 255.
+struct ImageShape {
+  std::int64_t channels = 0;
+  std::int64_t side = 0;  // pixels
+  std::int64_t values() const { return channels * side * side; }
+};
 
 // Reading is const and safe from several threads: ranks may be threads of one process.
 class Dataset {
@@ -21,9 +29,15 @@ class Dataset {
   virtual std::int64_t samples() const = 0;  // 0: endless
   // Fills sequence + 1 tokens: inputs are [0, sequence), labels [1, sequence + 1). `index` lies
   // below samples().
+  // Of images: the values, [channel, row, column], and the class behind them.
   virtual void read(std::int64_t index, std::span<std::int64_t> tokens) const = 0;
-  // The least vocabulary that holds every id. The first call may read all of the data.
+  // The least vocabulary that holds every id, or how many classes there are. The first call may
+  // read all of the data.
   virtual std::int64_t vocabulary() const = 0;
+  // Where samples are padded: how many tokens of this one are not; else nothing.
+  virtual std::optional<std::int64_t> length(std::int64_t /*index*/) const { return std::nullopt; }
+  virtual bool pads() const { return false; }
+  virtual std::optional<ImageShape> image() const { return std::nullopt; }
   virtual std::string describe() const = 0;  // for people
 };
 
@@ -37,6 +51,18 @@ std::unique_ptr<Dataset> synthetic(std::int64_t vocabulary, std::uint64_t seed);
 // A file's bytes as tokens. Sample i starts at byte i · sequence; what is left at the end is
 // unused.
 std::unique_ptr<Dataset> text_file(const std::filesystem::path& file, std::int64_t sequence);
+
+// A file's lines, bytes as tokens: one a sample, cut to the sequence or padded to it. Lines without
+// a byte are none.
+std::unique_ptr<Dataset> text_lines(const std::filesystem::path& file, std::int64_t sequence);
+
+// Endless and learnable: every class has one pattern of its own, under noise.
+std::unique_ptr<Dataset> synthetic_images(const ImageShape& shape, std::int64_t classes,
+                                          std::uint64_t seed);
+
+// Images with their classes in one file (docs/file-formats.md has its layout), as
+// scripts/make_image_dataset writes it.
+std::unique_ptr<Dataset> image_file(const std::filesystem::path& file);
 
 // Megatron-LM's indexed dataset, PREFIX.bin and PREFIX.idx; `file` is the prefix or either file.
 // Its documents form one stream of tokens, in their order and with nothing between them. Sample i

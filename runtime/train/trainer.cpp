@@ -15,6 +15,7 @@
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/objective.h"
 #include "runtime/train/step_trace.h"
 #include "runtime/train/worker.h"
 
@@ -31,16 +32,17 @@ struct Identity {
 
 std::vector<Identity> identities(const Plan& plan, const TrainOptions& o) {
   const LearningRate& rate = o.learning_rate;
-  return {{"plan", plan_text(plan), "give every rank the same plan file"},
-          {"options",
-           fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {}", o.steps,
-                       static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
-                       o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate),
-                       rate.peak, rate.minimum, rate.warmup_steps, rate.decay_steps,
-                       rate.total_steps, o.recorded_steps, !o.trace.empty()),
-           "start every rank with the same flags"},
-          {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
-           "give every rank the same data"}};
+  return {
+      {"plan", plan_text(plan), "give every rank the same plan file"},
+      {"options",
+       fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {} {}", o.steps,
+                   static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
+                   o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate), rate.peak,
+                   rate.minimum, rate.warmup_steps, rate.decay_steps, rate.total_steps,
+                   o.recorded_steps, !o.trace.empty(), o.mask_token.value_or(-1)),
+       "start every rank with the same flags"},
+      {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
+       "give every rank the same data"}};
 }
 
 std::int64_t word_of(const std::string& text) {
@@ -81,28 +83,8 @@ void expect_agreement(const Plan& plan, const TrainOptions& options, comm::Group
   }
 }
 
-void expect_known_tokens(const Plan& plan, const Dataset& data) {
-  const std::int64_t known = plan.model.types.front().shape.vocab;
-  if (data.vocabulary() <= known) return;
-  throw Error({.what = fmt::format("the data has tokens up to {}, the model knows {}",
-                                   data.vocabulary() - 1, known),
-               .where = data.describe(),
-               .fix = fmt::format("choose data of at most {} different tokens, or a model with a "
-                                  "vocabulary of {} or more",
-                                  known, data.vocabulary())});
-}
-
-SampleSource samples_of(const TrainOptions& options) {
-  const SampleOrder order(options.data->samples(), options.seed, true);
-  return {.read =
-              [data = options.data, order](std::int64_t sample, std::span<std::int64_t> inputs,
-                                           std::span<std::int64_t> labels) {
-                std::vector<std::int64_t> tokens(inputs.size() + 1);
-                data->read(order.at(sample), tokens);
-                std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
-                std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
-              },
-          .ignores_labels = false};
+ObjectiveOptions objective_options(const TrainOptions& options) {
+  return {.seed = options.seed, .mask_token = options.mask_token};
 }
 
 // The mean peak of a device; none in fp64, of which a cluster's description says nothing.
@@ -186,7 +168,7 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   const at::NoGradGuard no_grad;
   internal_check(options.data != nullptr, "training needs data");
   expect_agreement(plan, options, world);
-  expect_known_tokens(plan, *options.data);
+  require_fitting(plan.model, *options.data, objective_options(options));
   const parallel::Numerics numerics = numerics_for(plan, options.precision, options.device);
   Log log(plan, options, world.rank() == 0);
   WorkerOptions settings;
@@ -195,7 +177,8 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   settings.adamw = options.adamw;
   settings.clip = options.clip;
   settings.model.dropout = options.dropout;
-  Worker worker(plan, world, settings, samples_of(options));
+  Worker worker(plan, world, settings,
+                sample_source(plan.model, options.data, objective_options(options)));
 
   if (world.rank() == 0 && options.on_start) options.on_start();
 

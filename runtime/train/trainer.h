@@ -31,7 +31,8 @@ struct TrainOptions {
   double clip = 1.0;  // of the gradient's norm; 0: none
   double dropout = 0;
   LearningRate learning_rate;
-  std::shared_ptr<const Dataset> data;  // ranks that are threads share one
+  std::shared_ptr<const Dataset> data;     // ranks that are threads share one
+  std::optional<std::int64_t> mask_token;  // of a masked model; none: the data's first free id
   at::Device device = at::kCPU;
 
   // Rank 0 alone writes.

@@ -12,6 +12,7 @@
 #include "runtime/ops/random.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
+#include "runtime/train/sample_tensors.h"
 
 namespace braid::train {
 
@@ -54,6 +55,10 @@ void Worker::weights_changed() {
   if (model_.tied) model_.tied->send_weights();
 }
 
+std::int64_t Worker::first_sample(const Layer& layer, int micro_batch) const {
+  return step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
+}
+
 std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_batch) const {
   const parallel::Site& site = layer.site();
   const std::int64_t count = parallel::count(site.inner_tokens());
@@ -61,8 +66,7 @@ std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_b
   at::Tensor labels = at::empty({count, site.samples}, at::kLong);
   const auto sequence = static_cast<std::size_t>(site.shape.tokens);
   std::vector<std::int64_t> inputs(sequence), targets(sequence);
-  const std::int64_t first =
-      step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + site.first_sample;
+  const std::int64_t first = first_sample(layer, micro_batch);
   auto* id = ids.data_ptr<std::int64_t>();
   auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t sample = 0; sample < site.samples; ++sample) {
@@ -81,11 +85,23 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) cons
   const parallel::Site& site = layer.site();
   Feed feed;
   feed.loss_scale = loss_scale_;
-  feed.sample = step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + site.first_sample;
+  feed.sample = first_sample(layer, micro_batch);
   feed.step_key = ops::random_key(options_.seed, fmt::format("dropout {}", step_));
-  const bool reads = &layer == model_.embedding || &layer == model_.head;
-  if (!reads || pass == parallel::Pass::backward) return feed;
   const at::Device device = options_.numerics.device;
+  const bool attends = site.shape.kind == LayerKind::block;
+  if (attends && samples_.length)
+    feed.lengths = sample_lengths(samples_, feed.sample, site.samples).to(device);
+  const bool reads =
+      &layer == model_.embedding || &layer == model_.patches || &layer == model_.head;
+  if (!reads || pass == parallel::Pass::backward) return feed;
+  if (&layer == model_.patches) {
+    feed.patches = sample_patches(samples_, feed.sample, site);
+    return feed;
+  }
+  if (site.shape.pooled) {
+    feed.labels = sample_classes(samples_, feed.sample, site.samples, device);
+    return feed;
+  }
   if (device.is_meta()) {
     feed.ids = feed.labels = at::empty({parallel::count(site.inner_tokens()), site.samples},
                                        at::TensorOptions(at::kLong).device(device));
@@ -97,7 +113,9 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) cons
   return feed;
 }
 
-double Worker::counted_tokens() const {
+double Worker::counted_predictions() const {
+  const bool pooled = plan_.model.type_of(plan_.model.num_layers() - 1).shape.pooled;
+  if (pooled) return static_cast<double>(plan_.global_batch);
   const auto all = static_cast<double>(plan_.global_batch * plan_.model.sequence);
   if (!samples_.ignores_labels) return all;
   at::Tensor counted =
@@ -114,7 +132,7 @@ double Worker::counted_tokens() const {
 StepResult Worker::step(std::int64_t number, double learning_rate) {
   step_ = number;
   learning_rate_ = learning_rate;
-  loss_scale_ = 1 / counted_tokens();
+  loss_scale_ = 1 / counted_predictions();
   parallel::play(list_, *stage_);
   stage_->finish_step();
   return result_;

@@ -22,6 +22,11 @@ struct SampleSource {
                      std::span<std::int64_t> labels)>
       read;
   bool ignores_labels = false;  // whether any label may be kIgnoreLabel
+  // Where samples are padded: how many tokens are not. At least one, the first ones.
+  std::function<std::int64_t(std::int64_t sample)> length = {};
+  // Of an image model, instead of read: fills the patches one after the other, each [channel, row,
+  // column], and returns the class. No patches: the class alone is asked for.
+  std::function<std::int64_t(std::int64_t sample, std::span<double> patches)> image = {};
 };
 
 struct WorkerOptions {
@@ -55,7 +60,9 @@ class Worker {
   parallel::Feed feed(const parallel::Layer& layer, int micro_batch, parallel::Pass pass) const;
   // Ids and labels of a layer's tokens and samples, [tokens, samples] each.
   std::pair<at::Tensor, at::Tensor> tokens(const parallel::Layer& layer, int micro_batch) const;
-  double counted_tokens() const;
+  // The number, over the whole run, of a layer's first sample.
+  std::int64_t first_sample(const parallel::Layer& layer, int micro_batch) const;
+  double counted_predictions() const;
   void update();
 
   Plan plan_;

@@ -188,7 +188,7 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
 }
 
 TEST_F(TrainCommand, RefusesModelsItCannotRunYet) {
-  const auto model = std::filesystem::path(BRAID_SOURCE_DIR) / "configs/models/bert-huge-32.json";
+  const auto model = std::filesystem::path(BRAID_SOURCE_DIR) / "configs/models/swin-huge-32.json";
   make_plan(folder_.path(), {});
   const Outcome planned = run_braid({"plan", "--model", model.string(), "--cluster", "cluster.json",
                                      "--global-batch", "8", "--out", "plan.json"},
@@ -197,7 +197,7 @@ TEST_F(TrainCommand, RefusesModelsItCannotRunYet) {
   for (const char* flag : {"--dry-run", "--steps=1"}) {
     const Outcome outcome = train({flag});
     EXPECT_EQ(outcome.exit, 2);
-    EXPECT_THAT(outcome.error, HasSubstr("the runtime cannot train 'bert"));
+    EXPECT_THAT(outcome.error, HasSubstr("the runtime cannot train 'swin"));
   }
 }
 

@@ -16,6 +16,8 @@ constexpr const char* kGpt2 = R"({"model_type": "gpt2", "n_embd": 64, "n_layer":
   "n_positions": 128, "vocab_size": 100})";
 constexpr const char* kOpt = R"({"model_type": "opt", "hidden_size": 64, "num_hidden_layers": 2,
   "num_attention_heads": 4, "ffn_dim": 256, "vocab_size": 100, "max_position_embeddings": 128})";
+constexpr const char* kBloom = R"({"model_type": "bloom", "hidden_size": 64, "n_layer": 2,
+  "n_head": 4, "vocab_size": 100, "seq_length": 32})";
 constexpr const char* kBert = R"({"model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2,
   "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 100,
   "max_position_embeddings": 512})";
@@ -111,13 +113,21 @@ TEST(Opt, HasTwoRowsAheadOfItsPositions) {
   EXPECT_THROW(with_sequence(model, 129), Error);
 }
 
+TEST(Opt, HasNormsBehindItsSumsWhereTheyAreNotBefore) {
+  EXPECT_FALSE(shape(read(kOpt), "decoder").post_norm);
+  EXPECT_TRUE(shape(read(kOpt), "head").final_norm);
+  const Model model = read(kOpt, R"({"do_layer_norm_before": false})");
+  EXPECT_TRUE(shape(model, "decoder").post_norm);
+  EXPECT_FALSE(shape(model, "head").final_norm);
+}
+
 TEST(Bloom, IsReadUnderBothSpellings) {
   const Model old_keys = read(R"({"model_type": "bloom", "n_embed": 64, "n_layer": 2,
       "num_attention_heads": 4, "vocab_size": 100, "seq_length": 32})");
-  const Model new_keys = read(R"({"model_type": "bloom", "hidden_size": 64, "n_layer": 2,
-      "n_head": 4, "vocab_size": 100, "seq_length": 32})");
+  const Model new_keys = read(kBloom);
   EXPECT_EQ(to_json(old_keys), to_json(new_keys));
   EXPECT_TRUE(shape(new_keys, "embedding").embedding_norm);
+  EXPECT_TRUE(shape(new_keys, "decoder").alibi);
 }
 
 TEST(Bert, PredictsMaskedTokensThroughATransform) {
@@ -125,6 +135,7 @@ TEST(Bert, PredictsMaskedTokensThroughATransform) {
   EXPECT_EQ(head.head_dense, 64);
   EXPECT_TRUE(head.tied && head.head_bias);
   EXPECT_FALSE(head.final_norm);
+  EXPECT_TRUE(shape(read(kBert), "encoder").post_norm);
 }
 
 TEST(Vit, CountsPatchesClassTokenAndLabels) {
@@ -132,6 +143,7 @@ TEST(Vit, CountsPatchesClassTokenAndLabels) {
   EXPECT_EQ(model.sequence, 17);
   EXPECT_EQ(shape(model, "embedding").patch_inputs, 192);
   EXPECT_EQ(shape(model, "head").vocab, 3);
+  EXPECT_TRUE(shape(model, "head").class_token);
   EXPECT_EQ(shape(read(kVit), "head").vocab, 2);
 }
 
@@ -358,6 +370,9 @@ constexpr MistakeCase kMistakes[] = {
      "config.json: word_embed_proj_dim", "opt-350m"},
     {"relative positions in BERT", kBert, R"({"position_embedding_type": "relative_key"})", 0,
      "'relative_key'", "config.json: position_embedding_type", "absolute"},
+    {"residuals from behind a norm", kBloom,
+     R"({"apply_residual_connection_post_layernorm": true})", 0, "behind a norm",
+     "config.json: apply_residual_connection_post_layernorm", "ahead of it"},
     {"a patch larger than the image", kVit, R"({"patch_size": 64})", 0, "exceeds the image",
      "config.json: patch_size", "at most image_size"},
     {"no labels at all", kVit, R"({"num_labels": 0})", 0, "0 is out of range",

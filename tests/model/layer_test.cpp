@@ -78,6 +78,7 @@ constexpr LayerShape kMixture = with(kGated, [](LayerShape& s) {
 });
 constexpr LayerShape kSharedMixture = with(kMixture, [](LayerShape& s) { s.shared_ffn = 16; });
 constexpr LayerShape kCross = with(kGated, [](LayerShape& s) { s.cross_tokens = 3; });
+constexpr LayerShape kOneToken = with(kClassifier, [](LayerShape& s) { s.class_token = true; });
 constexpr LayerShape kHeadNorms = with(kGated, [](LayerShape& s) { s.qk_norm = true; });
 constexpr LayerShape kWindowed = with(kGated, [](LayerShape& s) { s.window = 2; });
 constexpr LayerShape kWideWindow = with(kGated, [](LayerShape& s) { s.window = 100; });
@@ -207,9 +208,10 @@ constexpr MemoryCase kSavedCases[] = {
     {"a mixture keeps each copy", kMixture, 4 * (368 + 16 + 8 + 32), 4 * (288 + 8 + 32), 64},
     {"an embedding keeps ids", kEmbedding, 32, 32, 32},
     {"its norm keeps input and statistics", kNormed, 32 + 4 * 24, 128, 128},
-    {"patches are kept as numbers", kPatches, 4 * 24, 96, 96},
+    {"patches are kept as numbers, the class token's as an empty one", kPatches, 5 * 24, 120, 120},
     {"a head keeps input, norm and statistics", kHead, 4 * (16 + 16 + 4), 144, 144},
     {"a classifier keeps its pooled input", kClassifier, 4 * (32 + 8) + 16, 176, 176},
+    {"a class token is kept alone, with its gradient", kOneToken, 2 * 16 + 8, 40, 40},
     {"BERT's transform", kMaskedHead, 4 * 16 + 4 * (48 + 8), 288, 288},
     {"merging keeps input and norm", kMerge, 64 + 64 + 8, 136, 64},
 };

@@ -131,8 +131,12 @@ class LonelyRank {
     return at::empty({parallel::count(site.narrow_tokens), site.samples, site.hidden()},
                      at::TensorOptions(numerics_.compute).device(at::kMeta));
   }
-  static parallel::Feed feed(const parallel::Site& site) {
+  parallel::Feed feed(const parallel::Site& site) const {
     parallel::Feed feed;
+    if (site.shape.patch_inputs > 0)
+      feed.patches =
+          at::empty({parallel::count(site.narrow_tokens), site.samples, site.shape.patch_inputs},
+                    at::TensorOptions(numerics_.compute).device(at::kMeta));
     feed.ids = feed.labels = at::empty({parallel::count(site.inner_tokens()), site.samples},
                                        at::TensorOptions(at::kLong).device(at::kMeta));
     return feed;

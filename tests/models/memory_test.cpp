@@ -90,6 +90,13 @@ std::string describe(const Plan& plan, int stage) {
   return text;
 }
 
+// Whether the stage's first rank alone has the token of which the head predicts.
+bool shares_class_token(const Plan& plan, int stage) {
+  const Strategy& head = plan.stages.back().strategies.back();
+  return stage == plan.shape.stages - 1 && plan.model.types.back().shape.class_token &&
+         head.tp * head.cp > 1;
+}
+
 // On the given ranks of every stage, counted within it.
 void expect_exact(const Plan& plan, const std::set<int>& ranks) {
   const auto cost =
@@ -100,8 +107,14 @@ void expect_exact(const Plan& plan, const std::set<int>& ranks) {
   for (int stage = 0; stage < plan.shape.stages; ++stage) {
     SCOPED_TRACE(describe(plan, stage));
     const Held closed = predicted(plan, *cost, stage);
-    for (const int local : ranks)
-      EXPECT_EQ(played(plan, parallel::device_at(stage, local, mesh)), closed) << "rank " << local;
+    for (const int local : ranks) {
+      Held held = played(plan, parallel::device_at(stage, local, mesh));
+      if (local > 0 && shares_class_token(plan, stage)) {
+        EXPECT_LE(held.saved, closed.saved);
+        held.saved = closed.saved;
+      }
+      EXPECT_EQ(held, closed) << "rank " << local;
+    }
     expect_account(prediction.stages[static_cast<std::size_t>(stage)], closed,
                    plan.shape.chunks == 1);
     if (testing::Test::HasFailure()) return;
@@ -173,7 +186,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama3-70b", "h200-32x8", 64, Precision::fp32},
                     Case{"llama3-405b", "h100-128x8", 128}, Case{"mistral-7b", "h100-2x8", 64},
                     Case{"qwen2.5-7b", "v100-32g-8x4", 32}, Case{"mixtral-8x7b", "h100-4x8", 64},
-                    Case{"mixtral-8x7b", "a100-80g-8x8", 64, Precision::fp32}),
+                    Case{"mixtral-8x7b", "a100-80g-8x8", 64, Precision::fp32},
+                    Case{"bert-huge-32", "titan-rtx-1x8", 32, Precision::fp32},
+                    Case{"bert-huge-48", "a100-80g-8", 64},
+                    Case{"vit-huge-32", "titan-rtx-1x8", 64, Precision::fp32},
+                    Case{"vit-huge-48", "a100-80g-8", 64}, Case{"bloom-7b1", "a100-80g-8", 32}),
     [](const auto& test) {
       const Case& c = test.param;
       std::string name = std::string(c.model) + "_on_" + c.cluster + "_" + name_of(c.precision);

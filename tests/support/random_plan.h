@@ -22,7 +22,8 @@ namespace braid {
 
 // Names of the tiny models, one for each architecture.
 inline const std::vector<std::string> kTinyModels = {"gpt2",  "llama", "llama_tied", "mistral",
-                                                     "qwen2", "qwen3", "mixtral"};
+                                                     "qwen2", "qwen3", "mixtral",    "opt",
+                                                     "bloom", "bert",  "vit"};
 
 // Eight heads, so that every degree up to eight divides them; a vocabulary that none divides.
 inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
@@ -30,6 +31,18 @@ inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequen
     const Json json = {
         {"model_type", "gpt2"}, {"n_embd", 32},  {"n_head", 8},       {"n_layer", blocks},
         {"vocab_size", 61},     {"n_inner", 64}, {"n_positions", 64}, {"braid_sequence", sequence}};
+    return model_from_json(json, name);
+  }
+  if (name == "vit") {  // ten tokens, whatever the sequence: two ranks at most share a sample
+    const Json json = {
+        {"model_type", "vit"},      {"hidden_size", 32},       {"num_labels", 5},
+        {"image_size", 12},         {"patch_size", 4},         {"qkv_bias", true},
+        {"num_attention_heads", 8}, {"intermediate_size", 48}, {"num_hidden_layers", blocks}};
+    return model_from_json(json, name);
+  }
+  if (name == "bloom") {
+    const Json json = {{"model_type", "bloom"}, {"hidden_size", 32}, {"n_head", 8},
+                       {"n_layer", blocks},     {"vocab_size", 61},  {"braid_sequence", sequence}};
     return model_from_json(json, name);
   }
   Json json = {{"hidden_size", 32}, {"num_attention_heads", 8},      {"num_key_value_heads", 4},
@@ -41,6 +54,7 @@ inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequen
     json["num_key_value_heads"] = 2;
   }
   if (name == "mistral") json["sliding_window"] = 5;
+  if (name == "opt") json["ffn_dim"] = 48;
   if (name == "mixtral") {
     json["num_local_experts"] = 4;
     json["num_experts_per_tok"] = 2;

@@ -7,12 +7,15 @@
 #include <ATen/ops/full.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/in_process.h"
 #include "runtime/train/data.h"
+#include "runtime/train/objective.h"
 #include "runtime/train/worker.h"
 
 namespace braid::train {
@@ -22,17 +25,44 @@ struct Outcome {
   std::map<std::string, at::Tensor> parameters;  // whole, by full name
 };
 
+// Synthetic tokens in samples of different lengths, from one token on.
+class PaddedTokens : public Dataset {
+ public:
+  PaddedTokens(std::int64_t vocabulary, std::int64_t sequence)
+      : tokens_(synthetic(vocabulary, 7)), sequence_(sequence) {}
+  std::int64_t samples() const override { return 0; }
+  std::int64_t vocabulary() const override { return tokens_->vocabulary(); }
+  std::string describe() const override { return "padded"; }
+  bool pads() const override { return true; }
+  std::optional<std::int64_t> length(std::int64_t index) const override {
+    const std::uint64_t random = mix(static_cast<std::uint64_t>(index));
+    return static_cast<std::int64_t>(random % static_cast<std::uint64_t>(sequence_)) + 1;
+  }
+  void read(std::int64_t index, std::span<std::int64_t> tokens) const override {
+    tokens_->read(index, tokens);
+  }
+
+ private:
+  std::unique_ptr<Dataset> tokens_;
+  std::int64_t sequence_;
+};
+
+// Of the model's objective; masked ones are padded.
 inline SampleSource synthetic_samples(const Model& model) {
-  std::shared_ptr<const Dataset> data = synthetic(model.types.front().shape.vocab, 7);
-  return {.read =
-              [data](std::int64_t sample, std::span<std::int64_t> inputs,
-                     std::span<std::int64_t> labels) {
-                std::vector<std::int64_t> tokens(inputs.size() + 1);
-                data->read(sample, tokens);
-                std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
-                std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
-              },
-          .ignores_labels = false};
+  const std::int64_t vocab = model.types.front().shape.vocab;
+  std::shared_ptr<const Dataset> data;
+  switch (objective_of(model)) {
+    case Objective::next_token:
+      data = synthetic(vocab, 7);
+      break;
+    case Objective::masked_tokens:
+      data = std::make_shared<PaddedTokens>(vocab - 1, model.sequence);
+      break;
+    case Objective::image_class:
+      data = synthetic_images(image_shape_of(model), model.types.back().shape.vocab, 7);
+      break;
+  }
+  return sample_source(model, data, {.seed = 7});
 }
 
 inline WorkerOptions fp64_options() {

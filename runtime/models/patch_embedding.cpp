@@ -1,0 +1,74 @@
+#include "runtime/models/patch_embedding.h"
+
+#include <ATen/TensorIndexing.h>
+
+#include "runtime/ops/embedding.h"
+#include "runtime/ops/linear.h"
+#include "runtime/ops/random.h"
+
+namespace braid::models {
+
+using parallel::Feed;
+using parallel::Init;
+using parallel::Saved;
+
+namespace {
+
+constexpr int kPatches = 0;  // slot
+
+}  // namespace
+
+PatchEmbedding::PatchEmbedding(std::string name, parallel::Site place, const ModelOptions& options)
+    : Layer(std::move(name), std::move(place)),
+      dropout_(site(), options.dropout, ops::random_key(0, this->name())) {
+  const LayerShape& s = site().shape;
+  parallel::Parameters::Declare declare(site());
+  projection_ = declare.add(
+      {.name = "projection.weight", .shape = {s.hidden, s.patch_inputs}, .deviation = s.init_std});
+  bias_ = declare.add(
+      {.name = "projection.bias", .shape = {s.hidden}, .init = Init::zeros, .decays = false});
+  if (s.class_token)
+    class_token_ =
+        declare.add({.name = "class_token", .shape = {1, s.hidden}, .deviation = s.init_std});
+  if (s.positions > 0)
+    positions_ = declare.add(
+        {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
+  own(declare.make(this->name()));
+}
+
+bool PatchEmbedding::begins_with_class() const {
+  const auto& tokens = site().narrow_tokens;
+  return site().shape.class_token && !tokens.empty() && tokens.front().begin == 0;
+}
+
+at::Tensor PatchEmbedding::positions() const {
+  return parallel::positions_of(site().narrow_tokens).to(site().numerics.device);
+}
+
+at::Tensor PatchEmbedding::forward(const at::Tensor&, const Feed& feed, Saved& saved) {
+  saved.keep(kPatches, feed.patches);
+  at::Tensor x =
+      ops::linear(feed.patches, parameters().weight(projection_), parameters().weight(bias_));
+  if (begins_with_class()) x.select(0, 0).copy_(parameters().weight(class_token_));
+  if (site().shape.positions > 0)
+    x = x.add(parameters().weight(positions_).index({positions()}).unsqueeze(1));
+  return dropout_(x, feed);
+}
+
+at::Tensor PatchEmbedding::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
+                                    parallel::WeightWork& work) {
+  const at::Tensor dx = dropout_(dy, feed);
+  work.later([this, dx, patches = saved.at(kPatches)] {
+    // The class token's patch is empty: nothing of its gradient gets into the matrix.
+    ops::add_weight_gradient(parameters().gradient(projection_), dx, patches);
+    const std::int64_t first = begins_with_class() ? 1 : 0;
+    ops::add_bias_gradient(parameters().gradient(bias_), dx.narrow(0, first, dx.size(0) - first));
+    if (first > 0)
+      ops::add_bias_gradient(parameters().gradient(class_token_).select(0, 0), dx.select(0, 0));
+    if (site().shape.positions > 0)
+      ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1), positions());
+  });
+  return {};
+}
+
+}  // namespace braid::models

@@ -1,0 +1,29 @@
+#pragma once
+// Image patches through one matrix, a learned class token ahead of them, learned positions. Every
+// rank holds the parameters whole and makes its narrow tokens.
+
+#include "runtime/models/sublayer.h"
+
+namespace braid::models {
+
+class PatchEmbedding : public parallel::Layer {
+ public:
+  PatchEmbedding(std::string name, parallel::Site site, const ModelOptions& options);
+
+  // x is not there; the feed has the patches of the narrow tokens, an empty one for the class
+  // token.
+  at::Tensor forward(const at::Tensor& x, const parallel::Feed& feed,
+                     parallel::Saved& saved) override;
+  at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed, parallel::Saved& saved,
+                      parallel::WeightWork& work) override;
+
+ private:
+  // Whether this rank's first token is the class token.
+  bool begins_with_class() const;
+  at::Tensor positions() const;
+
+  TokenDropout dropout_;
+  parallel::Parameters::Id projection_ = 0, bias_ = 0, class_token_ = 0, positions_ = 0;
+};
+
+}  // namespace braid::models

@@ -1,0 +1,42 @@
+#include "runtime/models/residual_norm.h"
+
+namespace braid::models {
+
+using parallel::Parameters;
+using parallel::Saved;
+
+ResidualNorm::ResidualNorm(const parallel::Site& site, Parameters::Declare& declare,
+                           const std::string& prefix, int input_slot, int statistics_slot)
+    : behind_(site.shape.post_norm),
+      input_slot_(input_slot),
+      statistics_slot_(statistics_slot),
+      norm_(site, declare, prefix) {}
+
+Norm::Normed ResidualNorm::forward(const at::Tensor& x, const Parameters& parameters) const {
+  if (behind_) return {x, {}};
+  return norm_.forward(x, parameters);
+}
+
+at::Tensor ResidualNorm::behind(const at::Tensor& sum, const Parameters& parameters,
+                                Saved& saved) const {
+  if (!behind_) return sum;
+  const Norm::Normed normed = norm_.forward(sum, parameters);
+  saved.keep(input_slot_, sum);
+  saved.keep(statistics_slot_, normed.statistics);
+  return normed.y;
+}
+
+at::Tensor ResidualNorm::behind_backward(const at::Tensor& dy, Parameters& parameters,
+                                         const Saved& saved, parallel::WeightWork& work) const {
+  if (!behind_) return dy;
+  return norm_.backward(dy, saved.at(input_slot_), saved.at(statistics_slot_), parameters, work);
+}
+
+at::Tensor ResidualNorm::backward(const at::Tensor& dseen, const at::Tensor& x,
+                                  const at::Tensor& statistics, Parameters& parameters,
+                                  parallel::WeightWork& work) const {
+  if (behind_) return dseen;
+  return norm_.backward(dseen, x, statistics, parameters, work);
+}
+
+}  // namespace braid::models

@@ -1,0 +1,37 @@
+#pragma once
+// The norm of a sub-layer: ahead of it, y = x + f(norm(x)), or behind the sum, y = norm(x + f(x)).
+// Either way a sub-layer keeps the norm's input, its statistics and what its matrices saw.
+
+#include <string>
+
+#include "runtime/models/norm.h"
+
+namespace braid::models {
+
+class ResidualNorm {
+ public:
+  // The norm's input and statistics are kept in these slots.
+  ResidualNorm(const parallel::Site& site, parallel::Parameters::Declare& declare,
+               const std::string& prefix, int input_slot, int statistics_slot);
+
+  // What the matrices see, with the statistics of a norm ahead of them.
+  Norm::Normed forward(const at::Tensor& x, const parallel::Parameters& parameters) const;
+  // From x + f to the sub-layer's output; what a norm there needs takes its slots.
+  at::Tensor behind(const at::Tensor& sum, const parallel::Parameters& parameters,
+                    parallel::Saved& saved) const;
+
+  // From the output's gradient to the sum's.
+  at::Tensor behind_backward(const at::Tensor& dy, parallel::Parameters& parameters,
+                             const parallel::Saved& saved, parallel::WeightWork& work) const;
+  // From the gradient of what the matrices saw to that of x, without the residual's share. The
+  // result may be added to in place.
+  at::Tensor backward(const at::Tensor& dseen, const at::Tensor& x, const at::Tensor& statistics,
+                      parallel::Parameters& parameters, parallel::WeightWork& work) const;
+
+ private:
+  bool behind_;
+  int input_slot_, statistics_slot_;
+  Norm norm_;
+};
+
+}  // namespace braid::models

@@ -1,0 +1,230 @@
+#include "runtime/train/objective.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "planner/core/error.h"
+#include "runtime/models/model.h"
+#include "runtime/ops/cross_entropy.h"
+
+namespace braid::train {
+
+namespace {
+
+const LayerShape& embedding_of(const Model& model) { return model.type_of(0).shape; }
+const LayerShape& head_of(const Model& model) {
+  return model.type_of(model.num_layers() - 1).shape;
+}
+
+std::int64_t patches_of(const Model& model) {
+  const LayerShape& embedding = embedding_of(model);
+  return embedding.tokens - (embedding.class_token ? 1 : 0);
+}
+
+// 0: no whole number.
+std::int64_t root(std::int64_t square) {
+  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(square))));
+  return side * side == square ? side : 0;
+}
+
+std::int64_t mask_of(const Dataset& data, const ObjectiveOptions& options) {
+  return options.mask_token.value_or(data.vocabulary());
+}
+
+void require_classes(const Model& model, const Dataset& data) {
+  const ImageShape wanted = image_shape_of(model);
+  const std::optional<ImageShape> image = data.image();
+  const LayerShape& embedding = embedding_of(model);
+  const std::int64_t across = root(patches_of(model));
+  const std::int64_t side = image->side / across;
+  if (image->side % across != 0 || side * side * image->channels != embedding.patch_inputs)
+    throw Error(
+        {.what = fmt::format("images of {0} × {0} with {1} channels, the model's are {2} × {2} "
+                             "with {3}",
+                             image->side, image->channels, wanted.side, wanted.channels),
+         .where = data.describe(),
+         .fix = "write the images again at the model's image_size and num_channels"});
+  if (data.vocabulary() > head_of(model).vocab)
+    throw Error({.what = fmt::format("the data has {} classes, the model knows {}",
+                                     data.vocabulary(), head_of(model).vocab),
+                 .where = data.describe(),
+                 .fix = fmt::format("choose a model with num_labels of {}", data.vocabulary())});
+}
+
+void require_tokens(const Model& model, const Dataset& data) {
+  const std::int64_t known = embedding_of(model).vocab;
+  if (data.vocabulary() <= known) return;
+  throw Error({.what = fmt::format("the data has tokens up to {}, the model knows {}",
+                                   data.vocabulary() - 1, known),
+               .where = data.describe(),
+               .fix = fmt::format("choose data of at most {} different tokens, or a model with a "
+                                  "vocabulary of {} or more",
+                                  known, data.vocabulary())});
+}
+
+void require_mask(const Model& model, const Dataset& data, const ObjectiveOptions& options) {
+  const std::int64_t mask = mask_of(data, options);
+  const std::int64_t known = embedding_of(model).vocab;
+  if (mask >= 0 && mask < known) return;
+  throw Error(
+      {.what = options.mask_token
+                   ? fmt::format("the mask is token {}, the model knows {}", mask, known)
+                   : fmt::format("the data uses all {} tokens of the model: none is left to "
+                                 "be the mask",
+                                 known),
+       .where = options.mask_token ? "--mask-token" : data.describe(),
+       .fix = options.mask_token ? fmt::format("choose an id from 0 to {}", known - 1)
+                                 : "name the id that stands for a hidden token: --mask-token N"});
+}
+
+// Reads a sample's tokens and one more.
+std::vector<std::int64_t> read_tokens(const Dataset& data, std::int64_t index, std::size_t count) {
+  std::vector<std::int64_t> tokens(count + 1);
+  data.read(index, tokens);
+  return tokens;
+}
+
+SampleSource next_tokens(const std::shared_ptr<const Dataset>& data, const SampleOrder& order) {
+  return {.read =
+              [data, order](std::int64_t sample, std::span<std::int64_t> inputs,
+                            std::span<std::int64_t> labels) {
+                const std::int64_t index = order.at(sample);
+                const auto tokens = read_tokens(*data, index, inputs.size());
+                std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
+                std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
+                // A causal model never sees what is behind: padding needs no mask, only no labels.
+                if (const auto length = data->length(index))
+                  std::fill(labels.begin() + std::max<std::int64_t>(0, *length - 1), labels.end(),
+                            ops::kIgnoreLabel);
+              },
+          .ignores_labels = data->pads()};
+}
+
+// Hides some of the first `length` tokens. The key is of the sample in training.
+void mask(std::uint64_t key, std::size_t length, std::int64_t mask_token, std::int64_t vocabulary,
+          std::span<std::int64_t> inputs, std::span<std::int64_t> labels) {
+  const auto ask = [&](std::size_t i) {
+    labels[i] = inputs[i];
+    const std::uint64_t choice = mix(key, 2 * i + 1);
+    if (choice % 10 < kMasked) {
+      inputs[i] = mask_token;
+    } else if (choice % 10 == kMasked) {
+      inputs[i] = static_cast<std::int64_t>(mix(choice) % static_cast<std::uint64_t>(vocabulary));
+    }
+  };
+  bool asked = false;
+  for (std::size_t i = 0; i < length; ++i) {
+    labels[i] = ops::kIgnoreLabel;
+    if (mix(key, 2 * i) % 100 >= kAsked) continue;
+    ask(i);
+    asked = true;
+  }
+  if (!asked) ask(mix(key) % length);
+  std::fill(labels.begin() + static_cast<std::ptrdiff_t>(length), labels.end(), ops::kIgnoreLabel);
+}
+
+SampleSource masked_tokens(const std::shared_ptr<const Dataset>& data, const SampleOrder& order,
+                           const ObjectiveOptions& options) {
+  const std::int64_t vocabulary = data->vocabulary();
+  SampleSource source;
+  source.ignores_labels = true;
+  source.read = [data, order, vocabulary, mask_token = mask_of(*data, options),
+                 seed = mix(options.seed, 0x6d61736b)](std::int64_t sample,
+                                                       std::span<std::int64_t> inputs,
+                                                       std::span<std::int64_t> labels) {
+    const std::int64_t index = order.at(sample);
+    const auto tokens = read_tokens(*data, index, inputs.size());
+    std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
+    const auto length = static_cast<std::size_t>(
+        data->length(index).value_or(static_cast<std::int64_t>(inputs.size())));
+    mask(mix(seed, static_cast<std::uint64_t>(sample)), length, mask_token, vocabulary, inputs,
+         labels);
+  };
+  if (data->pads())
+    source.length = [data, order](std::int64_t sample) { return *data->length(order.at(sample)); };
+  return source;
+}
+
+SampleSource image_classes(const Model& model, const std::shared_ptr<const Dataset>& data,
+                           const SampleOrder& order) {
+  const ImageShape shape = *data->image();
+  const std::int64_t across = root(patches_of(model));
+  SampleSource source;
+  source.image = [data, order, shape, across](std::int64_t sample, std::span<double> patches) {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(shape.values() + 1));
+    data->read(order.at(sample), values);
+    const std::int64_t patch = shape.side / across;
+    std::size_t next = 0;
+    const auto copy_patch = [&](std::int64_t top, std::int64_t left) {
+      for (std::int64_t c = 0; c < shape.channels; ++c)
+        for (std::int64_t y = top; y < top + patch; ++y)
+          for (std::int64_t x = left; x < left + patch; ++x) {
+            const std::int64_t at = (c * shape.side + y) * shape.side + x;
+            const auto value = static_cast<double>(values[static_cast<std::size_t>(at)]);
+            patches[next++] = value / 127.5 - 1;
+          }
+    };
+    if (!patches.empty())
+      for (std::int64_t row = 0; row < across; ++row)
+        for (std::int64_t column = 0; column < across; ++column)
+          copy_patch(row * patch, column * patch);
+    return values.back();
+  };
+  return source;
+}
+
+}  // namespace
+
+Objective objective_of(const Model& model) {
+  if (embedding_of(model).patch_inputs > 0) return Objective::image_class;
+  return models::is_causal(model) ? Objective::next_token : Objective::masked_tokens;
+}
+
+ImageShape image_shape_of(const Model& model) {
+  const LayerShape& embedding = embedding_of(model);
+  const std::int64_t across = root(patches_of(model));
+  for (const std::int64_t channels : {3, 1}) {
+    if (across == 0 || embedding.patch_inputs % channels != 0) continue;
+    if (const std::int64_t patch = root(embedding.patch_inputs / channels); patch > 0)
+      return {.channels = channels, .side = across * patch};
+  }
+  throw Error({.what = fmt::format("{} patches of {} values are no square image of 3 channels or 1",
+                                   patches_of(model), embedding.patch_inputs),
+               .where = fmt::format("model '{}'", model.name),
+               .fix = "train a model of square images"});
+}
+
+void require_fitting(const Model& model, const Dataset& data, const ObjectiveOptions& options) {
+  const Objective objective = objective_of(model);
+  const bool wants_images = objective == Objective::image_class;
+  if (wants_images != data.image().has_value())
+    throw Error({.what = fmt::format("the model reads {}, the data has {}",
+                                     wants_images ? "images" : "tokens",
+                                     wants_images ? "tokens" : "images"),
+                 .where = data.describe(),
+                 .fix = wants_images
+                            ? "choose synthetic or images:FILE"
+                            : "choose synthetic, text:FILE, lines:FILE or megatron:PREFIX"});
+  if (wants_images) return require_classes(model, data);
+  require_tokens(model, data);
+  if (objective == Objective::masked_tokens) require_mask(model, data, options);
+}
+
+SampleSource sample_source(const Model& model, const std::shared_ptr<const Dataset>& data,
+                           const ObjectiveOptions& options) {
+  const SampleOrder order(data->samples(), options.seed, options.shuffle);
+  switch (objective_of(model)) {
+    case Objective::next_token:
+      return next_tokens(data, order);
+    case Objective::masked_tokens:
+      return masked_tokens(data, order, options);
+    case Objective::image_class:
+      return image_classes(model, data, order);
+  }
+  internal_failure("unknown objective", std::source_location::current());
+}
+
+}  // namespace braid::train

@@ -1,0 +1,42 @@
+#pragma once
+// What a model is asked to predict of its data, and the samples that follow from it.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "planner/model/model.h"
+#include "runtime/train/data.h"
+#include "runtime/train/worker.h"
+
+namespace braid::train {
+
+enum class Objective {
+  next_token,     // of text, by a causal model
+  masked_tokens,  // some tokens are hidden or changed, and asked for (Devlin et al., 2019)
+  image_class,
+};
+Objective objective_of(const Model& model);
+
+// Of every hundred tokens so many are asked for, in the mean, and at least one of a sample; of ten
+// of those, so many are replaced by the mask, and one by any token.
+inline constexpr std::uint64_t kAsked = 15;
+inline constexpr std::uint64_t kMasked = 8;
+
+struct ObjectiveOptions {
+  std::uint64_t seed = 1;                       // of the samples' order and of masks
+  std::optional<std::int64_t> mask_token = {};  // none: the first id that the data leaves free
+  bool shuffle = true;
+};
+
+// Throws an Error unless the data is of the model's kind and within its vocabulary.
+void require_fitting(const Model& model, const Dataset& data, const ObjectiveOptions& options);
+// Which sample comes when, and what is masked in it, follows from its number in training alone.
+SampleSource sample_source(const Model& model, const std::shared_ptr<const Dataset>& data,
+                           const ObjectiveOptions& options);
+
+// The side and channels that images of a model are taken to have: three channels, or one. Throws an
+// Error where its patches are not square.
+ImageShape image_shape_of(const Model& model);
+
+}  // namespace braid::train

@@ -1,0 +1,52 @@
+#include "runtime/train/sample_tensors.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace braid::train {
+
+at::Tensor sample_lengths(const SampleSource& source, std::int64_t first, std::int64_t samples) {
+  at::Tensor lengths = at::empty({samples}, at::kLong);
+  auto* out = lengths.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < samples; ++i) *out++ = source.length(first + i);
+  return lengths;
+}
+
+at::Tensor sample_classes(const SampleSource& source, std::int64_t first, std::int64_t samples,
+                          at::Device device) {
+  at::Tensor classes = at::empty({1, samples}, at::kLong);
+  if (device.is_meta()) return classes.to(device);
+  auto* out = classes.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < samples; ++i) *out++ = source.image(first + i, {});
+  return classes.to(device);
+}
+
+at::Tensor sample_patches(const SampleSource& source, std::int64_t first,
+                          const parallel::Site& site) {
+  const LayerShape& s = site.shape;
+  const std::int64_t rows = parallel::count(site.narrow_tokens);
+  const at::TensorOptions target =
+      at::TensorOptions(site.numerics.compute).device(site.numerics.device);
+  if (site.numerics.device.is_meta())
+    return at::empty({rows, site.samples, s.patch_inputs}, target);
+  const std::int64_t ahead = s.class_token ? 1 : 0;  // tokens that are no patches
+  at::Tensor patches = at::zeros({rows, site.samples, s.patch_inputs}, at::kDouble);
+  auto* out = patches.data_ptr<double>();
+  std::vector<double> image(static_cast<std::size_t>((s.tokens - ahead) * s.patch_inputs));
+  for (std::int64_t i = 0; i < site.samples; ++i) {
+    source.image(first + i, image);
+    std::int64_t row = 0;
+    for (const parallel::Segment& segment : site.narrow_tokens)
+      for (std::int64_t t = segment.begin; t < segment.end; ++t, ++row) {
+        if (t < ahead) continue;
+        std::copy_n(image.data() + (t - ahead) * s.patch_inputs, s.patch_inputs,
+                    out + (row * site.samples + i) * s.patch_inputs);
+      }
+  }
+  return patches.to(target);
+}
+
+}  // namespace braid::train
