@@ -114,10 +114,16 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
     norm(q, q_norm_, Slot::raw_q, Slot::statistics_q);
     norm(k, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
-  if (s.rotary) {
+  if (s.rotary && s.qk_norm) {
     q = ops::rotary(q, rotary_table());
     k = ops::rotary(k, rotary_table());
     v = v.contiguous();  // lets go of the storage it shared with q and k
+  } else if (s.rotary) {
+    ops::QkvHeads turned =
+        ops::rotary_heads(qkv, q_width_ / s.head_dim, s.head_dim, rotary_table());
+    q = std::move(turned.q);
+    k = std::move(turned.k);
+    v = std::move(turned.v);
   }
   return {parallel::to_heads(q, site_), parallel::to_heads(k, site_), parallel::to_heads(v, site_)};
 }
@@ -171,7 +177,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
   at::Tensor dq = parallel::to_tokens(grads.dq, site_);
   at::Tensor dk = parallel::to_tokens(grads.dk, site_);
   const at::Tensor dv = parallel::to_tokens(grads.dv, site_);
-  if (s.rotary) {
+  if (s.rotary && s.qk_norm) {
     dq = ops::rotary_backward(dq, rotary_table());
     dk = ops::rotary_backward(dk, rotary_table());
   }
@@ -186,7 +192,9 @@ at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
     norm(dq, q_norm_, Slot::raw_q, Slot::statistics_q);
     norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
-  const at::Tensor dqkv = at::cat({flat(dq), flat(dk), flat(dv)}, 2);
+  const at::Tensor dqkv = s.rotary && !s.qk_norm
+                              ? ops::rotary_heads_backward({dq, dk, dv}, rotary_table())
+                              : at::cat({flat(dq), flat(dk), flat(dv)}, 2);
   const at::Tensor dwide = ops::linear_input_gradient(dqkv, parameters.fused_weight(qkv_, 3));
   // The gathered input is not kept: gathered again when its turn comes.
   work.later([this, &parameters, dqkv, normed = saved.at(slot(Slot::normed))] {
@@ -195,10 +203,8 @@ at::Tensor Attention::backward(const at::Tensor& dy, const parallel::Feed& feed,
     if (site_.shape.qkv_bias) ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), dqkv);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  return norm_
-      .backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)), parameters,
-                work)
-      .add_(dy);
+  return norm_.backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                        parameters, work, dy);
 }
 
 void Attention::forget_cheap(Saved& saved) {

@@ -66,16 +66,22 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& fee
                                  Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
   const at::Tensor& pre = saved.at(slot(Slot::pre));
-  const at::Tensor activated = saved.has(slot(Slot::activated)) ? saved.at(slot(Slot::activated))
-                                                                : ops::activate(s.activation, pre);
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
   const at::Tensor dactivated = ops::linear_input_gradient(wide_dy, parameters.weight(down_));
+  at::Tensor activated, dpre;
+  if (saved.has(slot(Slot::activated))) {
+    activated = saved.at(slot(Slot::activated));
+    dpre = ops::activate_backward(s.activation, dactivated, pre);
+  } else {
+    ops::ActivatedAgain again = ops::activate_again(s.activation, dactivated, pre);
+    activated = std::move(again.y);
+    dpre = std::move(again.dx);
+  }
   work.later([this, &parameters, dropped, wide_dy, activated] {
     ops::add_weight_gradient(parameters.gradient(down_), wide_dy, activated);
     if (site_.shape.ffn_bias) ops::add_bias_gradient(parameters.gradient(down_bias_), dropped);
   });
-  const at::Tensor dpre = ops::activate_backward(s.activation, dactivated, pre);
   const at::Tensor dwide = ops::linear_input_gradient(dpre, parameters.fused_weight(up_, inputs()));
   work.later([this, &parameters, dpre, normed = saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
@@ -84,10 +90,8 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const parallel::Feed& fee
       ops::add_bias_gradient(parameters.fused_gradient(up_bias_, inputs()), dpre);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  return norm_
-      .backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)), parameters,
-                work)
-      .add_(dy);
+  return norm_.backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                        parameters, work, dy);
 }
 
 void FeedForward::forget_cheap(Saved& saved) { saved.drop(slot(Slot::activated)); }

@@ -37,20 +37,32 @@ at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   const ops::VocabularySlice slice{.first = local.begin, .real = local.real};
   const bool cut = site().megatron();
 
-  at::Tensor logits = ops::linear(inputs, matrix_.weight());
+  const at::Tensor logits = ops::linear(inputs, matrix_.weight());
   if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
-  const at::Tensor max = ops::logits_max(logits, slice);
-  if (cut)
-    parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max, CommKind::tensor);
-  const at::Tensor sums = ops::exp_sums(logits, max, labels, slice);
-  if (cut)
-    parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
-                         CommKind::tensor);
-  const at::Tensor loss = ops::row_losses(sums, labels).sum(at::kDouble);
-  loss_ = loss_.defined() ? loss_.add(loss) : loss;
-
-  const at::Tensor dlogits =
-      ops::logits_gradient_(std::move(logits), max, sums, labels, slice, feed.loss_scale);
+  const auto add_loss = [&](const at::Tensor& rows) {
+    const at::Tensor loss = rows.sum(at::kDouble);
+    loss_ = loss_.defined() ? loss_.add(loss) : loss;
+  };
+  const at::Tensor dlogits = [&] {
+    if (!cut) {
+      if (const auto losses = ops::cross_entropy_(logits, labels, slice, feed.loss_scale)) {
+        add_loss(*losses);
+        return logits;
+      }
+    }
+    const auto own = cut ? ops::slice_statistics(logits, labels, slice) : std::nullopt;
+    const at::Tensor max = own ? own->max.clone() : ops::logits_max(logits, slice);
+    if (cut)
+      parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max,
+                           CommKind::tensor);
+    const at::Tensor sums =
+        own ? ops::against(*own, max, labels, slice) : ops::exp_sums(logits, max, labels, slice);
+    if (cut)
+      parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
+                           CommKind::tensor);
+    add_loss(ops::row_losses(sums, labels));
+    return ops::logits_gradient_(logits, max, sums, labels, slice, feed.loss_scale);
+  }();
   ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
   return ops::linear_input_gradient(dlogits, matrix_.weight()).view(wide.sizes());
 }

@@ -31,6 +31,11 @@ double host_seconds() {
 
 }  // namespace
 
+void* current_stream(c10::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  return c10::cuda::getCurrentCUDAStream(index_of(device)).stream();
+}
+
 void synchronise(c10::Device device) {
   if (device.is_cuda()) c10::cuda::device_synchronize();
 }
@@ -79,8 +84,7 @@ Mark::Mark(Mark&&) noexcept = default;
 Mark& Mark::operator=(Mark&&) noexcept = default;
 
 Mark Mark::now(c10::Device device) {
-  if (device.is_cuda())
-    return on(device, c10::cuda::getCurrentCUDAStream(index_of(device)).stream());
+  if (device.is_cuda()) return on(device, current_stream(device));
   Mark mark;
   mark.host_ = host_seconds();
   return mark;

@@ -5,6 +5,8 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "runtime/ops/fused.h"
+
 namespace braid::ops {
 
 namespace {
@@ -38,6 +40,7 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
 
 void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy) {
   if (gradient.is_meta() || dy.is_meta()) return;
+  if (fused::column_sum(gradient, dy)) return;
   gradient.add_(at::sum(rows_of(dy), {0}, /*keepdim=*/false, gradient.scalar_type()));
 }
 

@@ -1,0 +1,121 @@
+// The scheduler behind cuda_runtime.h.
+
+#include <cuda_runtime.h>
+#include <ucontext.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace {
+
+constexpr std::size_t kStack = std::size_t{64} << 10;
+constexpr std::size_t kLanes = 32;
+
+enum class State { ready, at_barrier, at_shuffle, done };
+
+struct Fiber {
+  ucontext_t context{};
+  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStack);
+  State state = State::done;
+  std::array<std::uint64_t, 2> shown{};  // to the warp, in turns: others may still read the last
+  unsigned turn = 0;
+};
+
+ucontext_t scheduler;
+std::vector<Fiber> fibers;
+std::size_t current = 0;
+const std::function<void()>* body = nullptr;
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "emulated CUDA: %s (block %u,%u thread %zu)\n", what, blockIdx.x, blockIdx.y,
+               current);
+  std::abort();
+}
+
+void run_fiber() {
+  (*body)();
+  fibers[current].state = State::done;
+  swapcontext(&fibers[current].context, &scheduler);
+}
+
+void stop_here(State state) {
+  fibers[current].state = state;
+  const std::size_t self = current;
+  swapcontext(&fibers[self].context, &scheduler);
+}
+
+// Lets the threads from `begin` to `end` go on if all of them wait for `state`; a thread that is
+// done while others wait never comes.
+bool release(std::size_t begin, std::size_t end, State state, const char* trouble) {
+  bool any = false, missing = false;
+  for (std::size_t i = begin; i < end; ++i) {
+    any = any || fibers[i].state == state;
+    missing = missing || fibers[i].state == State::done;
+    if (fibers[i].state != state && fibers[i].state != State::done) return false;
+  }
+  if (!any) return false;
+  if (missing) fail(trouble);
+  for (std::size_t i = begin; i < end; ++i) fibers[i].state = State::ready;
+  return true;
+}
+
+void run_block(std::size_t threads) {
+  if (fibers.size() < threads) fibers.resize(threads);
+  for (std::size_t i = 0; i < threads; ++i) {
+    Fiber& fiber = fibers[i];
+    fiber.state = State::ready;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStack;
+    fiber.context.uc_link = &scheduler;
+    makecontext(&fiber.context, run_fiber, 0);
+  }
+  for (bool works = true; works;) {
+    works = false;
+    for (current = 0; current < threads; ++current) {
+      if (fibers[current].state != State::ready) continue;
+      works = true;
+      threadIdx = dim3(static_cast<unsigned>(current));
+      swapcontext(&scheduler, &fibers[current].context);
+    }
+    for (std::size_t warp = 0; warp < threads; warp += kLanes)
+      works =
+          release(warp, warp + kLanes, State::at_shuffle, "a shuffle without all lanes") || works;
+    works = release(0, threads, State::at_barrier, "a barrier without all threads") || works;
+  }
+  for (current = 0; current < threads; ++current)
+    if (fibers[current].state != State::done) fail("threads wait for each other");
+}
+
+}  // namespace
+
+void __syncthreads() { stop_here(State::at_barrier); }
+
+std::uint64_t emulated_shuffle(std::uint64_t bits, int mask) {
+  const std::size_t self = current;
+  const std::size_t turn = fibers[self].turn++ % 2;
+  fibers[self].shown[turn] = bits;
+  stop_here(State::at_shuffle);
+  const std::size_t other = self ^ static_cast<std::size_t>(mask);
+  return fibers[other].shown[turn];
+}
+
+void emulated_launch(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  body = &thread;
+  gridDim = grid;
+  blockDim = block;
+  if (block.x % kLanes != 0 || block.x > 1024 || block.y != 1 || block.z != 1)
+    fail("blocks are one-dimensional and of whole warps");
+  for (unsigned y = 0; y < grid.y; ++y)
+    for (unsigned x = 0; x < grid.x; ++x) {
+      blockIdx = dim3(x, y);
+      for (Fiber& fiber : fibers) fiber.turn = 0;
+      run_block(block.x);
+    }
+}
