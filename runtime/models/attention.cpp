@@ -147,8 +147,12 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   saved.keep(slot(Slot::lse), attended.lse);
 
   const at::Tensor tokens = flat(parallel::to_tokens(attended.out, site_));
+  const at::Tensor bias =
+      site_.shape.attention_out_bias ? parameters.weight(out_bias_) : at::Tensor();
+  if (!site_.megatron() && !dropout_.drops())
+    return ops::linear_onto(x, tokens, parameters.weight(out_), bias);
   at::Tensor y = parallel::scatter_sum(ops::linear(tokens, parameters.weight(out_)), site_);
-  if (site_.shape.attention_out_bias) y = y.add(parameters.weight(out_bias_));
+  if (bias.defined()) y = y.add(bias);
   return x.add(dropout_(y, feed));
 }
 

@@ -57,8 +57,11 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
   saved.keep(slot(Slot::pre), pre);
   saved.keep(slot(Slot::activated), activated);
 
+  const at::Tensor down_bias = s.ffn_bias ? parameters.weight(down_bias_) : at::Tensor();
+  if (!site_.megatron() && !dropout_.drops())
+    return ops::linear_onto(x, activated, parameters.weight(down_), down_bias);
   at::Tensor y = parallel::scatter_sum(ops::linear(activated, parameters.weight(down_)), site_);
-  if (s.ffn_bias) y = y.add(parameters.weight(down_bias_));
+  if (down_bias.defined()) y = y.add(down_bias);
   return x.add(dropout_(y, feed));
 }
 

@@ -1,5 +1,9 @@
 #include "runtime/models/head.h"
 
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/ops/linear.h"
 #include "runtime/parallel/collectives.h"
@@ -88,11 +92,11 @@ at::Tensor Head::backward(const at::Tensor&, const Feed&, Saved& saved,
                          parameters(), work);
 }
 
-double Head::take_loss() {
-  if (!loss_.defined() || loss_.is_meta()) return 0;
-  const auto sum = loss_.item<double>();
-  loss_.reset();
-  return site().megatron() && site().tensor_rank != 0 ? 0 : sum;
+at::Tensor Head::take_loss() {
+  at::Tensor sum = std::exchange(loss_, {});
+  const bool counts = !site().megatron() || site().tensor_rank == 0;
+  if (sum.defined() && counts) return sum.view({1});
+  return at::zeros({1}, at::TensorOptions(at::kDouble).device(site().numerics.device));
 }
 
 }  // namespace braid::models

@@ -32,6 +32,7 @@ class TokenDropout {
   TokenDropout(const parallel::Site& site, double probability, std::uint64_t place)
       : site_(&site), probability_(probability), place_(place) {}
   at::Tensor operator()(const at::Tensor& x, const parallel::Feed& feed) const;
+  bool drops() const { return probability_ > 0; }
 
  private:
   const parallel::Site* site_;

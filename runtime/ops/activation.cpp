@@ -15,6 +15,7 @@
 
 #include "planner/core/error.h"
 #include "runtime/ops/fused.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -88,6 +89,7 @@ void apply_backward(Curve curve, const at::Tensor& dy, const at::Tensor& x, at::
 }  // namespace
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
+  const Timed timed("activation");
   const Curve curve = curve_of(activation);
   if (const auto kernel = kernel_curve(curve))
     if (auto y = fused::activate(*kernel, is_gated(activation), x)) return *y;
@@ -97,6 +99,7 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
 }
 
 at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  const Timed timed("activation, gradient");
   const Curve curve = curve_of(activation);
   if (const auto kernel = kernel_curve(curve))
     if (auto made = fused::activate_backward(*kernel, is_gated(activation), dy, x, false))
@@ -116,6 +119,7 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
 }
 
 ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  const Timed timed("activation, gradient");
   if (const auto kernel = kernel_curve(curve_of(activation)))
     if (auto made = fused::activate_backward(*kernel, is_gated(activation), dy, x, true))
       return {std::move(made->dx), std::move(made->y)};

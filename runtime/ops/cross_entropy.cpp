@@ -17,6 +17,7 @@
 
 #include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -54,12 +55,14 @@ fused::Vocabulary vocabulary_of(const VocabularySlice& slice) {
 
 std::optional<at::Tensor> cross_entropy_(const at::Tensor& logits, const at::Tensor& labels,
                                          const VocabularySlice& slice, double scale) {
+  const Timed timed("cross-entropy");
   if (logits.is_meta()) return std::nullopt;
   return fused::cross_entropy(logits, labels, vocabulary_of(slice), scale);
 }
 
 std::optional<SliceStatistics> slice_statistics(const at::Tensor& logits, const at::Tensor& labels,
                                                 const VocabularySlice& slice) {
+  const Timed timed("cross-entropy");
   if (logits.is_meta()) return std::nullopt;
   auto found = fused::logits_statistics(logits, labels, vocabulary_of(slice));
   if (!found) return std::nullopt;
@@ -77,6 +80,7 @@ at::Tensor against(const SliceStatistics& own, const at::Tensor& max, const at::
 }
 
 at::Tensor logits_max(const at::Tensor& logits, const VocabularySlice& slice) {
+  const Timed timed("cross-entropy");
   const at::ScalarType precision = wide(logits.scalar_type());
   if (slice.real == 0) {
     return at::full({logits.size(0)}, -std::numeric_limits<double>::infinity(),
@@ -87,6 +91,7 @@ at::Tensor logits_max(const at::Tensor& logits, const VocabularySlice& slice) {
 
 at::Tensor exp_sums(const at::Tensor& logits, const at::Tensor& max, const at::Tensor& labels,
                     const VocabularySlice& slice) {
+  const Timed timed("cross-entropy");
   at::Tensor sums = at::zeros({logits.size(0), 2}, max.options());
   if (logits.is_meta() || slice.real == 0) return sums;
   const at::Tensor real = logits.narrow(1, 0, slice.real);
@@ -103,6 +108,7 @@ at::Tensor exp_sums(const at::Tensor& logits, const at::Tensor& max, const at::T
 }
 
 at::Tensor row_losses(const at::Tensor& sums, const at::Tensor& labels) {
+  const Timed timed("cross-entropy");
   return at::log(sums.select(1, 0))
       .sub_(sums.select(1, 1))
       .masked_fill_(labels.eq(kIgnoreLabel), 0);
@@ -110,6 +116,7 @@ at::Tensor row_losses(const at::Tensor& sums, const at::Tensor& labels) {
 
 at::Tensor logits_gradient_(at::Tensor logits, const at::Tensor& max, const at::Tensor& sums,
                             const at::Tensor& labels, const VocabularySlice& slice, double scale) {
+  const Timed timed("cross-entropy");
   if (logits.is_meta()) return logits;
   if (fused::logits_gradient(logits, labels, vocabulary_of(slice), scale, max, sums)) return logits;
   const std::int64_t padding = logits.size(1) - slice.real;

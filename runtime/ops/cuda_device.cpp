@@ -36,6 +36,17 @@ void* current_stream(c10::Device device) {
   return c10::cuda::getCurrentCUDAStream(index_of(device)).stream();
 }
 
+int compute_capability(c10::Device device) {
+  if (!device.is_cuda()) return 0;
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, index_of(device)));
+    return value;
+  };
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+         attribute(cudaDevAttrComputeCapabilityMinor);
+}
+
 void synchronise(c10::Device device) {
   if (device.is_cuda()) c10::cuda::device_synchronize();
 }

@@ -65,6 +65,12 @@ std::optional<SliceStatistics> logits_statistics(const at::Tensor& logits, const
 bool logits_gradient(const at::Tensor& logits, const at::Tensor& labels, const Vocabulary& slice,
                      double scale, const at::Tensor& largest, const at::Tensor& sums);
 
+// gradient [out, in] += dyᵀ·x of dy [rows, out] and x [rows, in], in fp32 by the product itself.
+bool add_product(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
+// residual + x·Wᵀ + bias in one pass: x [rows, in], weight [out, in], residual [.., out].
+std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,
+                                      const at::Tensor& weight, const at::Tensor& bias);
+
 // gradient [width] += the sum of the rows of x [rows, width].
 bool column_sum(const at::Tensor& gradient, const at::Tensor& x);
 // The sum of the squares of all flat tensors, fp64, one element; undefined where one is out of

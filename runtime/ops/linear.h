@@ -7,6 +7,9 @@ namespace braid::ops {
 
 // An undefined bias adds nothing.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+// residual + x·Wᵀ + b, of residual's shape.
+at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias = {});
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 // gradient [out, in] += dyᵀ·x, summed in the gradient's own precision (fp32 under bf16).
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);

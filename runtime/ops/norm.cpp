@@ -16,6 +16,7 @@
 
 #include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -46,6 +47,7 @@ at::Tensor with_residual(at::Tensor dx, const at::Tensor& residual) {
 LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon) {
   if (x.is_meta()) return {at::empty(x.sizes(), x.options()), empty_statistics(x, 2)};
+  const Timed timed("norm");
   if (auto normed = fused::norm(fused::NormKind::layer, x, {}, weight, bias, epsilon))
     return {std::move(normed->y), std::move(normed->statistics)};
   auto [y, mean, inverse_sigma] =
@@ -59,6 +61,7 @@ at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
                                const at::Tensor& residual) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
+  const Timed timed("norm, gradient");
   if (auto dx = fused::norm_backward(fused::NormKind::layer, dy, x, statistics, weight,
                                      weight_gradient, bias_gradient, residual))
     return *dx;
@@ -76,6 +79,7 @@ at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
 
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (x.is_meta()) return {at::empty(x.sizes(), x.options()), empty_statistics(x, 1)};
+  const Timed timed("norm");
   if (auto normed = fused::norm(fused::NormKind::rms, x, {}, weight, {}, epsilon))
     return {std::move(normed->y), std::move(normed->statistics)};
   if (x.is_cuda()) {
@@ -93,6 +97,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
                              const at::Tensor& weight_gradient, const at::Tensor& residual) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
+  const Timed timed("norm, gradient");
   if (auto dx = fused::norm_backward(fused::NormKind::rms, dy, x, statistics, weight,
                                      weight_gradient, {}, residual))
     return *dx;

@@ -9,6 +9,7 @@
 
 #include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -39,14 +40,19 @@ RotaryTable rotary_table(const at::Tensor& positions, const at::Tensor& frequenc
   return {at::cos(angles), at::sin(angles)};
 }
 
-at::Tensor rotary(const at::Tensor& x, const RotaryTable& table) { return turned(x, table, 1.0); }
+at::Tensor rotary(const at::Tensor& x, const RotaryTable& table) {
+  const Timed timed("rotary");
+  return turned(x, table, 1.0);
+}
 
 at::Tensor rotary_backward(const at::Tensor& dy, const RotaryTable& table) {
+  const Timed timed("rotary, gradient");
   return turned(dy, table, -1.0);
 }
 
 QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t head_dim,
                       const RotaryTable& table) {
+  const Timed timed("rotary");
   const at::Tensor heads = qkv.unflatten(2, {qkv.size(2) / head_dim, head_dim});
   const std::int64_t kv_heads = (heads.size(2) - q_heads) / 2;
   const at::Tensor q = heads.narrow(2, 0, q_heads);
@@ -58,6 +64,7 @@ QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t 
 }
 
 at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table) {
+  const Timed timed("rotary, gradient");
   const auto& [dq, dk, dv] = gradients;
   if (auto packed = fused::rotary_packed_back(dq, dk, dv, table)) return *packed;
   const auto flat = [](const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); };

@@ -57,6 +57,8 @@ class Worker {
   std::pair<at::Tensor, at::Tensor> tokens(const parallel::Layer& layer, int micro_batch) const;
   double counted_tokens() const;
   void update();
+  void update_unseen(const at::Tensor& loss, const at::Tensor& squares);
+  void look_at(const at::Tensor& loss, const at::Tensor& squares);
 
   Plan plan_;
   comm::Group& world_;

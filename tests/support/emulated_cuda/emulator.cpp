@@ -1,6 +1,7 @@
 // The scheduler behind cuda_runtime.h.
 
 #include <cuda_runtime.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -19,15 +21,20 @@ constexpr std::size_t kLanes = 32;
 
 enum class State { ready, at_barrier, at_shuffle, done };
 
+// A context is only where a fiber begins: changing places by jumps spares two calls of the system
+// each time.
 struct Fiber {
   ucontext_t context{};
+  jmp_buf place{};
+  bool begun = false;
   std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStack);
   State state = State::done;
   std::array<std::uint64_t, 2> shown{};  // to the warp, in turns: others may still read the last
   unsigned turn = 0;
 };
 
-ucontext_t scheduler;
+ucontext_t begin;
+jmp_buf scheduler;
 std::vector<Fiber> fibers;
 std::size_t current = 0;
 const std::function<void()>* body = nullptr;
@@ -41,13 +48,20 @@ const std::function<void()>* body = nullptr;
 void run_fiber() {
   (*body)();
   fibers[current].state = State::done;
-  swapcontext(&fibers[current].context, &scheduler);
+  _longjmp(scheduler, 1);
 }
 
 void stop_here(State state) {
   fibers[current].state = state;
-  const std::size_t self = current;
-  swapcontext(&fibers[self].context, &scheduler);
+  if (_setjmp(fibers[current].place) == 0) _longjmp(scheduler, 1);
+}
+
+// Until it stops again.
+void resume(Fiber& fiber) {
+  if (_setjmp(scheduler) != 0) return;
+  if (fiber.begun) _longjmp(fiber.place, 1);
+  fiber.begun = true;
+  swapcontext(&begin, &fiber.context);
 }
 
 // Lets the threads from `begin` to `end` go on if all of them wait for `state`; a thread that is
@@ -70,10 +84,11 @@ void run_block(std::size_t threads) {
   for (std::size_t i = 0; i < threads; ++i) {
     Fiber& fiber = fibers[i];
     fiber.state = State::ready;
+    fiber.begun = false;
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
     fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = &scheduler;
+    fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, run_fiber, 0);
   }
   for (bool works = true; works;) {
@@ -82,7 +97,7 @@ void run_block(std::size_t threads) {
       if (fibers[current].state != State::ready) continue;
       works = true;
       threadIdx = dim3(static_cast<unsigned>(current));
-      swapcontext(&scheduler, &fibers[current].context);
+      resume(fibers[current]);
     }
     for (std::size_t warp = 0; warp < threads; warp += kLanes)
       works =
@@ -107,6 +122,8 @@ std::uint64_t emulated_shuffle(std::uint64_t bits, int mask) {
 }
 
 void emulated_launch(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  static std::mutex one_launch;  // ranks may be threads
+  const std::lock_guard lock(one_launch);
   body = &thread;
   gridDim = grid;
   blockDim = block;
