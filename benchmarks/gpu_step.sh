@@ -31,15 +31,16 @@ architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBRAID_CUDA=ON \
   -DBRAID_CUDA_ARCHITECTURES="$architecture" >"$out/configure.log" 2>&1 ||
   { tail -20 "$out/configure.log"; exit 1; }
-# The kernels' tests first: a mistake in them shows before the rest is built.
-ninja -C "$build" ops_test >"$out/build.log" 2>&1 || { grep -A5 -m5 error "$out/build.log"; exit 1; }
+ninja -C "$build" ops_test train_test braid >"$out/build.log" 2>&1 ||
+  { grep -A5 -m5 error "$out/build.log"; exit 1; }
 
 say "tests of the kernels"
-timeout 120 "$build/tests/ops_test" --gtest_brief=1 --gtest_filter='*Cuda*:*Attention*:*Linear*' \
-  >"$out/kernels.log" 2>&1 || say "some tests fail: $out/kernels.log"
-tail -15 "$out/kernels.log"
-
-ninja -C "$build" braid >>"$out/build.log" 2>&1 || { grep -A5 -m5 error "$out/build.log"; exit 1; }
+for tests in "ops_test *Cuda*:*Attention*:*Linear*:*Norm*" "train_test *CudaTrain*"; do
+  read -r program filter <<<"$tests"
+  timeout 90 "$build/tests/$program" --gtest_brief=1 --gtest_filter="$filter" \
+    >"$out/$program.log" 2>&1 || say "some tests fail: $out/$program.log"
+  tail -15 "$out/$program.log"
+done
 
 # The baseline compiles for a while on the CPUs, so Braid's turn comes first.
 for entry in "${all[@]}"; do

@@ -79,6 +79,18 @@ bool release(std::size_t begin, std::size_t end, State state, const char* troubl
   return true;
 }
 
+// As far as it comes by itself.
+void run_warp(std::size_t first) {
+  const std::size_t end = first + kLanes;
+  do {
+    for (current = first; current < end; ++current) {
+      if (fibers[current].state != State::ready) continue;
+      threadIdx = dim3(static_cast<unsigned>(current));
+      resume(fibers[current]);
+    }
+  } while (release(first, end, State::at_shuffle, "a shuffle without all lanes"));
+}
+
 void run_block(std::size_t threads) {
   if (fibers.size() < threads) fibers.resize(threads);
   for (std::size_t i = 0; i < threads; ++i) {
@@ -91,19 +103,14 @@ void run_block(std::size_t threads) {
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, run_fiber, 0);
   }
-  for (bool works = true; works;) {
-    works = false;
-    for (current = 0; current < threads; ++current) {
-      if (fibers[current].state != State::ready) continue;
-      works = true;
-      threadIdx = dim3(static_cast<unsigned>(current));
-      resume(fibers[current]);
-    }
-    for (std::size_t warp = 0; warp < threads; warp += kLanes)
-      works =
-          release(warp, warp + kLanes, State::at_shuffle, "a shuffle without all lanes") || works;
-    works = release(0, threads, State::at_barrier, "a barrier without all threads") || works;
-  }
+  // From barrier to barrier one warp after the other, in one order and then in the other: what a
+  // warp writes too early is seen by one that reads late.
+  bool forwards = true;
+  do {
+    for (std::size_t i = 0; i < threads; i += kLanes)
+      run_warp(forwards ? i : threads - kLanes - i);
+    forwards = !forwards;
+  } while (release(0, threads, State::at_barrier, "a barrier without all threads"));
   for (current = 0; current < threads; ++current)
     if (fibers[current].state != State::done) fail("threads wait for each other");
 }
