@@ -119,6 +119,7 @@ int run_program(int argc, char** argv) {
   add_calibrate(app, run);
   add_auto(app, run);
   add_profile(app, run);
+  add_bench(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

@@ -39,4 +39,8 @@ void add_profile(CLI::App& app, Run& run) {
   add_absent(app, run, "profile", "measure this machine (this build cannot)");
 }
 
+void add_bench(CLI::App& app, Run& run) {
+  add_absent(app, run, "bench", "hold this machine against what it could do (this build cannot)");
+}
+
 }  // namespace braid::cli

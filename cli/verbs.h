@@ -46,5 +46,6 @@ void add_calibrate(CLI::App& app, Run& run);
 void add_auto(CLI::App& app, Run& run);
 void add_profile(CLI::App& app, Run& run);
 void add_validate(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run);
 
 }  // namespace braid::cli

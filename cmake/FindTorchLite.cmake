@@ -2,6 +2,7 @@
 # is a hard error where there is no CUDA toolkit.
 #   torch_lite::cpu    libtorch_cpu and libc10
 #   torch_lite::cuda   + libtorch_cuda and libc10_cuda, where CUDA's headers are
+#   torch_lite::cublaslt   cublasLt.h, and libcublasLt.so.13 where it is
 #   torch_lite::nccl   nccl.h and libnccl.so.2, where they are
 # TORCH_DIR (cache or environment) names the package's folder; else the project's .venv is asked,
 # then python3.
@@ -54,6 +55,12 @@ find_file(TORCH_CUDART NAMES libcudart.so.13
 find_path(TORCH_NCCL_INCLUDE nccl.h HINTS "${site}/nvidia/nccl/include" /usr/local/cuda/include)
 find_file(TORCH_NCCL_LIBRARY NAMES libnccl.so.2
           HINTS "${site}/nvidia/nccl/lib" /usr/lib/x86_64-linux-gnu /usr/local/cuda/lib64)
+find_path(TORCH_CUBLAS_INCLUDE cublasLt.h
+          HINTS "${toolkit}/include" "${toolkit}/targets/x86_64-linux/include"
+                "${site}/nvidia/cu13/include" /usr/local/cuda/include)
+find_file(TORCH_CUBLASLT NAMES libcublasLt.so.13
+          HINTS "${site}/nvidia/cu13/lib" /usr/local/cuda/lib64
+                /usr/local/cuda/targets/x86_64-linux/lib)
 if(TORCH_CUDA_INCLUDE AND TORCH_CUDART AND EXISTS "${TORCH_DIR}/lib/libtorch_cuda.so")
   add_library(torch_lite::cuda INTERFACE IMPORTED)
   set_target_properties(torch_lite::cuda PROPERTIES
@@ -70,4 +77,12 @@ if(TORCH_NCCL_INCLUDE AND TORCH_NCCL_LIBRARY AND TORCH_CUDA_INCLUDE)
   set_target_properties(torch_lite::nccl PROPERTIES
     INTERFACE_COMPILE_OPTIONS "-idirafter${TORCH_NCCL_INCLUDE};-idirafter${TORCH_CUDA_INCLUDE}")
   target_link_libraries(torch_lite::nccl INTERFACE "${TORCH_NCCL_LIBRARY}")
+endif()
+if(TORCH_CUBLAS_INCLUDE AND TORCH_CUDA_INCLUDE)
+  add_library(torch_lite::cublaslt INTERFACE IMPORTED)
+  set_target_properties(torch_lite::cublaslt PROPERTIES
+    INTERFACE_COMPILE_OPTIONS "-idirafter${TORCH_CUBLAS_INCLUDE};-idirafter${TORCH_CUDA_INCLUDE}")
+  if(TORCH_CUBLASLT)
+    target_link_libraries(torch_lite::cublaslt INTERFACE "${TORCH_CUBLASLT}")
+  endif()
 endif()

@@ -123,10 +123,16 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
     norm(q, q_norm_, Slot::raw_q, Slot::statistics_q);
     norm(k, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
-  if (s.rotary) {
+  if (s.rotary && s.qk_norm) {
     q = ops::rotary(q, rotary_table());
     k = ops::rotary(k, rotary_table());
     v = v.contiguous();  // lets go of the storage it shared with q and k
+  } else if (s.rotary) {
+    ops::QkvHeads turned =
+        ops::rotary_heads(qkv, q_width_ / s.head_dim, s.head_dim, rotary_table());
+    q = std::move(turned.q);
+    k = std::move(turned.k);
+    v = std::move(turned.v);
   }
   return {parallel::to_heads(q, site_), parallel::to_heads(k, site_), parallel::to_heads(v, site_),
           product.operand};
@@ -157,11 +163,11 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   saved.keep(slot(Slot::lse), attended.lse);
 
   const at::Tensor tokens = flat(parallel::to_tokens(attended.out, site_));
-  at::Tensor y = parallel::scatter_sum(
-      parallel::linear(tokens, parameters.weight(out_), {}, Direction::outward, site_).value,
-      site_);
-  if (site_.shape.attention_out_bias) y = y.add(parameters.weight(out_bias_));
-  return norm_.behind(x.add(dropout_(y, feed)), parameters, saved);
+  return norm_.behind(
+      onto_residual(x, tokens, parameters.weight(out_),
+                    site_.shape.attention_out_bias ? parameters.weight(out_bias_) : at::Tensor(),
+                    dropout_, feed, site_),
+      parameters, saved);
 }
 
 at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& feed,
@@ -194,7 +200,7 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   at::Tensor dq = parallel::to_tokens(grads.dq, site_);
   at::Tensor dk = parallel::to_tokens(dkv.k, site_);
   const at::Tensor dv = parallel::to_tokens(dkv.v, site_);
-  if (s.rotary) {
+  if (s.rotary && s.qk_norm) {
     dq = ops::rotary_backward(dq, rotary_table());
     dk = ops::rotary_backward(dk, rotary_table());
   }
@@ -209,7 +215,9 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
     norm(dq, q_norm_, Slot::raw_q, Slot::statistics_q);
     norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
-  const at::Tensor dqkv = at::cat({flat(dq), flat(dk), flat(dv)}, 2);
+  const at::Tensor dqkv = s.rotary && !s.qk_norm
+                              ? ops::rotary_heads_backward({dq, dk, dv}, rotary_table())
+                              : at::cat({flat(dq), flat(dk), flat(dv)}, 2);
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
   // The gathered input is not kept: gathered again when its turn comes.
@@ -221,10 +229,8 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
     if (bias_dy.defined()) ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), bias_dy);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  return norm_
-      .backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)), parameters,
-                work)
-      .add_(dy);
+  return norm_.backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                        parameters, work, dy);
 }
 
 void Attention::forget_cheap(Saved& saved) {

@@ -63,11 +63,10 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
   saved.keep(slot(Slot::pre), pre);
   saved.keep(slot(Slot::activated), activated);
 
-  at::Tensor y = parallel::scatter_sum(
-      parallel::linear(activated, parameters.weight(down_), {}, Direction::outward, site_).value,
-      site_);
-  if (s.ffn_bias) y = y.add(parameters.weight(down_bias_));
-  return norm_.behind(x.add(dropout_(y, feed)), parameters, saved);
+  return norm_.behind(onto_residual(x, activated, parameters.weight(down_),
+                                    s.ffn_bias ? parameters.weight(down_bias_) : at::Tensor(),
+                                    dropout_, feed, site_),
+                      parameters, saved);
 }
 
 at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed& feed,
@@ -75,18 +74,24 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   const LayerShape& s = site_.shape;
   const at::Tensor dy = norm_.behind_backward(dresult, parameters, saved, work);
   const at::Tensor& pre = saved.at(slot(Slot::pre));
-  const at::Tensor activated = saved.has(slot(Slot::activated)) ? saved.at(slot(Slot::activated))
-                                                                : ops::activate(s.activation, pre);
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
   const auto [dactivated, down_operand] =
       parallel::linear_input_gradient(wide_dy, parameters.weight(down_), Direction::outward, site_);
+  at::Tensor activated, dpre;
+  if (saved.has(slot(Slot::activated))) {
+    activated = saved.at(slot(Slot::activated));
+    dpre = ops::activate_backward(s.activation, dactivated, pre);
+  } else {
+    ops::ActivatedAgain again = ops::activate_again(s.activation, dactivated, pre);
+    activated = std::move(again.y);
+    dpre = std::move(again.dx);
+  }
   work.later([this, &parameters, dropped, down_dy = down_operand, activated] {
     parallel::add_weight_gradient(parameters.gradient(down_), down_dy, activated,
                                   Direction::outward, site_);
     if (site_.shape.ffn_bias) ops::add_bias_gradient(parameters.gradient(down_bias_), dropped);
   });
-  const at::Tensor dpre = ops::activate_backward(s.activation, dactivated, pre);
   const auto [dwide, up_operand] = parallel::linear_input_gradient(
       dpre, parameters.fused_weight(up_, inputs()), Direction::inward, site_);
   work.later([this, &parameters, bias_dy = s.ffn_bias ? dpre : at::Tensor(), up_dy = up_operand,
@@ -98,10 +103,8 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
       ops::add_bias_gradient(parameters.fused_gradient(up_bias_, inputs()), bias_dy);
   });
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  return norm_
-      .backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)), parameters,
-                work)
-      .add_(dy);
+  return norm_.backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                        parameters, work, dy);
 }
 
 void FeedForward::forget_cheap(Saved& saved) { saved.drop(slot(Slot::activated)); }

@@ -1,5 +1,9 @@
 #include "runtime/models/head.h"
 
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/ops/linear.h"
 #include "runtime/parallel/collectives.h"
@@ -43,21 +47,33 @@ at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   const bool cut = site().megatron();
 
   const bool biased = site().shape.head_bias;
-  at::Tensor logits =
+  const at::Tensor logits =
       ops::linear(inputs, matrix_.weight(), biased ? parameters().weight(bias_) : at::Tensor());
   if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
-  const at::Tensor max = ops::logits_max(logits, slice);
-  if (cut)
-    parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max, CommKind::tensor);
-  const at::Tensor sums = ops::exp_sums(logits, max, labels, slice);
-  if (cut)
-    parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
-                         CommKind::tensor);
-  const at::Tensor loss = ops::row_losses(sums, labels).sum(at::kDouble);
-  loss_ = loss_.defined() ? loss_.add(loss) : loss;
-
-  const at::Tensor dlogits =
-      ops::logits_gradient_(std::move(logits), max, sums, labels, slice, feed.loss_scale);
+  const auto add_loss = [&](const at::Tensor& rows) {
+    const at::Tensor loss = rows.sum(at::kDouble);
+    loss_ = loss_.defined() ? loss_.add(loss) : loss;
+  };
+  const at::Tensor dlogits = [&] {
+    if (!cut) {
+      if (const auto losses = ops::cross_entropy_(logits, labels, slice, feed.loss_scale)) {
+        add_loss(*losses);
+        return logits;
+      }
+    }
+    const auto own = cut ? ops::slice_statistics(logits, labels, slice) : std::nullopt;
+    const at::Tensor max = own ? own->max.clone() : ops::logits_max(logits, slice);
+    if (cut)
+      parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max,
+                           CommKind::tensor);
+    const at::Tensor sums =
+        own ? ops::against(*own, max, labels, slice) : ops::exp_sums(logits, max, labels, slice);
+    if (cut)
+      parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
+                           CommKind::tensor);
+    add_loss(ops::row_losses(sums, labels));
+    return ops::logits_gradient_(logits, max, sums, labels, slice, feed.loss_scale);
+  }();
   ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
   if (biased) ops::add_bias_gradient(parameters().gradient(bias_), dlogits);
   return ops::linear_input_gradient(dlogits, matrix_.weight()).view(wide.sizes());
@@ -75,11 +91,11 @@ at::Tensor Head::backward(const at::Tensor&, const Feed&, Saved& saved,
   return input_->backward(parameters(), saved, work);
 }
 
-double Head::take_loss() {
-  if (!loss_.defined() || loss_.is_meta()) return 0;
-  const auto sum = loss_.item<double>();
-  loss_.reset();
-  return site().megatron() && site().tensor_rank != 0 ? 0 : sum;
+at::Tensor Head::take_loss() {
+  at::Tensor sum = std::exchange(loss_, {});
+  const bool counts = !site().megatron() || site().tensor_rank == 0;
+  if (sum.defined() && counts) return sum.view({1});
+  return at::zeros({1}, at::TensorOptions(at::kDouble).device(site().numerics.device));
 }
 
 }  // namespace braid::models

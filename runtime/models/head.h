@@ -28,8 +28,8 @@ class Head : public parallel::Layer {
   bool gradients_in_forward() const override { return true; }
 
   // The sum of this rank's tokens' losses since the last call, counted on one rank of a tensor
-  // group.
-  double take_loss();
+  // group: one fp64 on the device.
+  at::Tensor take_loss();
   // Keeps a copy of the next logits, [predicting tokens, samples, vocabulary of this rank].
   void watch_logits(bool watch) { watch_ = watch; }
   const at::Tensor& logits() const { return logits_; }

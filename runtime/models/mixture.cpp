@@ -195,10 +195,8 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
     ops::add_weight_gradient(parameters.gradient(router_), dlogits,
                              normed.reshape({-1, site_.shape.hidden}));
   });
-  return norm_
-      .backward(dnormed.view(dy.sizes()), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                parameters, work)
-      .add_(dy);
+  return norm_.backward(dnormed.view(dy.sizes()), saved.at(slot(Slot::x)),
+                        saved.at(slot(Slot::statistics)), parameters, work, dy);
 }
 
 void Mixture::forget_cheap(Saved& saved) { saved.drop(slot(Slot::activated)); }

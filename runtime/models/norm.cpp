@@ -12,6 +12,14 @@ using parallel::CutBy;
 using parallel::Init;
 using parallel::Parameters;
 
+namespace {
+
+at::Tensor plus(const at::Tensor& dx, const at::Tensor& residual) {
+  return residual.defined() ? dx.add_(residual) : dx;
+}
+
+}  // namespace
+
 Norm::Norm(const parallel::Site& site, Parameters::Declare& declare, const std::string& prefix)
     : site_(site), kind_(site.shape.norm), epsilon_(site.shape.norm_epsilon) {
   weight_ = declare.add({.name = prefix + ".weight",
@@ -42,23 +50,27 @@ Norm::Normed Norm::forward(const at::Tensor& x, const Parameters& parameters) co
 }
 
 at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& statistics,
-                          Parameters& parameters, parallel::WeightWork& work) const {
+                          Parameters& parameters, parallel::WeightWork& work,
+                          const at::Tensor& residual) const {
   // Weight gradients come out beside dx and are only as wide as the layer: they wait as they are.
   const at::Tensor weight = parameters.weight(weight_);
   const at::ScalarType type = x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type();
   at::Tensor dweight = at::zeros(weight.sizes(), x.options().dtype(type));
   if (kind_ == NormKind::rms_norm) {
-    at::Tensor dx = site_.in_square() ? parallel::square_rms_norm_backward(dy, x, statistics,
-                                                                           weight, dweight, site_)
-                                      : ops::rms_norm_backward(dy, x, statistics, weight, dweight);
+    at::Tensor dx =
+        site_.in_square()
+            ? plus(parallel::square_rms_norm_backward(dy, x, statistics, weight, dweight, site_),
+                   residual)
+            : ops::rms_norm_backward(dy, x, statistics, weight, dweight, residual);
     work.later([&parameters, id = weight_, dweight] { parameters.gradient(id).add_(dweight); });
     return dx;
   }
   at::Tensor dbias = at::zeros_like(dweight);
-  at::Tensor dx =
-      site_.in_square()
-          ? parallel::square_layer_norm_backward(dy, x, statistics, weight, dweight, dbias, site_)
-          : ops::layer_norm_backward(dy, x, statistics, weight, dweight, dbias);
+  at::Tensor dx = site_.in_square() ? plus(parallel::square_layer_norm_backward(
+                                               dy, x, statistics, weight, dweight, dbias, site_),
+                                           residual)
+                                    : ops::layer_norm_backward(dy, x, statistics, weight, dweight,
+                                                               dbias, residual);
   work.later([&parameters, id = weight_, bias = bias_, dweight, dbias] {
     parameters.gradient(id).add_(dweight);
     parameters.gradient(bias).add_(dbias);

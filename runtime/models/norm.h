@@ -17,8 +17,10 @@ class Norm {
     at::Tensor y, statistics;
   };
   Normed forward(const at::Tensor& x, const parallel::Parameters& parameters) const;
+  // The gradient of x, with `residual` added where it is given.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& statistics,
-                      parallel::Parameters& parameters, parallel::WeightWork& work) const;
+                      parallel::Parameters& parameters, parallel::WeightWork& work,
+                      const at::Tensor& residual = {}) const;
 
  private:
   const parallel::Site& site_;

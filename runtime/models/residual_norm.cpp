@@ -34,9 +34,9 @@ at::Tensor ResidualNorm::behind_backward(const at::Tensor& dy, Parameters& param
 
 at::Tensor ResidualNorm::backward(const at::Tensor& dseen, const at::Tensor& x,
                                   const at::Tensor& statistics, Parameters& parameters,
-                                  parallel::WeightWork& work) const {
-  if (behind_) return dseen;
-  return norm_.backward(dseen, x, statistics, parameters, work);
+                                  parallel::WeightWork& work, const at::Tensor& residual) const {
+  if (behind_) return dseen.add(residual);
+  return norm_.backward(dseen, x, statistics, parameters, work, residual);
 }
 
 }  // namespace braid::models

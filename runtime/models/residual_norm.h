@@ -23,10 +23,10 @@ class ResidualNorm {
   // From the output's gradient to the sum's.
   at::Tensor behind_backward(const at::Tensor& dy, parallel::Parameters& parameters,
                              const parallel::Saved& saved, parallel::WeightWork& work) const;
-  // From the gradient of what the matrices saw to that of x, without the residual's share. The
-  // result may be added to in place.
+  // From the gradient of what the matrices saw to that of x, with `residual`, the sum's gradient.
   at::Tensor backward(const at::Tensor& dseen, const at::Tensor& x, const at::Tensor& statistics,
-                      parallel::Parameters& parameters, parallel::WeightWork& work) const;
+                      parallel::Parameters& parameters, parallel::WeightWork& work,
+                      const at::Tensor& residual) const;
 
  private:
   bool behind_;

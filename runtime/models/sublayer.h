@@ -32,11 +32,17 @@ class TokenDropout {
   TokenDropout(const parallel::Site& site, double probability, std::uint64_t place)
       : site_(&site), probability_(probability), place_(place) {}
   at::Tensor operator()(const at::Tensor& x, const parallel::Feed& feed) const;
+  bool drops() const { return probability_ > 0; }
 
  private:
   const parallel::Site* site_;
   double probability_;
   std::uint64_t place_;
 };
+
+// x + dropout(inner·Wᵀ + b): what a sub-layer's outward product adds to the residual stream.
+at::Tensor onto_residual(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& weight,
+                         const at::Tensor& bias, const TokenDropout& dropout,
+                         const parallel::Feed& feed, const parallel::Site& site);
 
 }  // namespace braid::models

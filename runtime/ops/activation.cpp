@@ -9,9 +9,13 @@
 #include <ATen/ops/silu_backward.h>
 #include <ATen/ops/threshold_backward.h>
 
+#include <optional>
 #include <source_location>
+#include <utility>
 
 #include "planner/core/error.h"
+#include "runtime/ops/fused.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -34,6 +38,20 @@ Curve curve_of(Activation activation) {
       return Curve::silu;
   }
   internal_failure("an activation without a curve", std::source_location::current());
+}
+
+std::optional<kernels::Curve> kernel_curve(Curve curve) {
+  switch (curve) {
+    case Curve::gelu:
+      return kernels::Curve::gelu;
+    case Curve::gelu_tanh:
+      return kernels::Curve::gelu_tanh;
+    case Curve::relu:
+      return std::nullopt;
+    case Curve::silu:
+      return kernels::Curve::silu;
+  }
+  internal_failure("an unknown curve", std::source_location::current());
 }
 
 at::Tensor apply(Curve curve, const at::Tensor& x) {
@@ -71,14 +89,21 @@ void apply_backward(Curve curve, const at::Tensor& dy, const at::Tensor& x, at::
 }  // namespace
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
+  const Timed timed("activation");
   const Curve curve = curve_of(activation);
+  if (const auto kernel = kernel_curve(curve))
+    if (auto y = fused::activate(*kernel, is_gated(activation), x)) return *y;
   if (!is_gated(activation)) return apply(curve, x);
   const std::int64_t width = x.size(-1) / 2;
   return apply(curve, x.narrow(-1, 0, width)).mul_(x.narrow(-1, width, width));
 }
 
 at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  const Timed timed("activation, gradient");
   const Curve curve = curve_of(activation);
+  if (const auto kernel = kernel_curve(curve))
+    if (auto made = fused::activate_backward(*kernel, is_gated(activation), dy, x, false))
+      return made->dx;
   at::Tensor dx = at::empty_like(x, x.options(), at::MemoryFormat::Contiguous);
   if (!is_gated(activation)) {
     apply_backward(curve, dy, x, dx);
@@ -91,6 +116,14 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
   apply_backward(curve, at::mul(dy, x.narrow(-1, width, width)), gate, dgate);
   at::mul_out(dup, dy, apply(curve, gate));
   return dx;
+}
+
+ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  const Timed timed("activation, gradient");
+  if (const auto kernel = kernel_curve(curve_of(activation)))
+    if (auto made = fused::activate_backward(*kernel, is_gated(activation), dy, x, true))
+      return {std::move(made->dx), std::move(made->y)};
+  return {activate_backward(activation, dy, x), activate(activation, x)};
 }
 
 }  // namespace braid::ops

@@ -11,5 +11,10 @@ namespace braid::ops {
 at::Tensor activate(Activation activation, const at::Tensor& x);
 // dx from dy [.., width].
 at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x);
+// The same together with y, for a backward that has only x.
+struct ActivatedAgain {
+  at::Tensor dx, y;
+};
+ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace braid::ops

@@ -13,6 +13,7 @@
 
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -62,6 +63,8 @@ Block visible_block(const Visibility& see, std::int64_t queries, std::int64_t ke
 Attended attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                 const Band& band) {
   if (q.is_cpu()) return cpu_flash(q, k, v, scale, band);
+  if (cudnn_takes(q, k, band))
+    if (auto made = cudnn_attention(q, k, v, scale, band)) return *made;
   if (cuda_flash_takes(q)) return cuda_flash(q, k, v, scale, band);
   return plain_attention(q, k, v, scale, band);
 }
@@ -70,6 +73,8 @@ AttentionGradients attend_backward(const at::Tensor& dout, const at::Tensor& q, 
                                    const at::Tensor& v, const at::Tensor& out,
                                    const at::Tensor& lse, double scale, const Band& band) {
   if (q.is_cpu()) return cpu_flash_backward(dout, q, k, v, out, lse, scale, band);
+  if (cudnn_takes(q, k, band))
+    if (auto made = cudnn_attention_backward(dout, q, k, v, out, lse, scale, band)) return *made;
   if (cuda_flash_takes(q)) return cuda_flash_backward(dout, q, k, v, out, lse, scale, band);
   return plain_attention_backward(dout, q, k, v, out, lse, scale, band);
 }
@@ -95,6 +100,8 @@ Attended attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.is_meta()) return {at::empty(q.sizes(), q.options()), at::empty(lse_sizes, exact)};
   if (is_biased(see)) return biased_attention(q, k, v, scale, band_of(see), see);
 
+  const Timed timed(kAttention, {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), k.size(0),
+                                 see.causal ? 1 : 0});
   const Block block = visible_block(see, q.size(0), k.size(0));
   if (block.empty()) {
     return {at::zeros(q.sizes(), q.options()), at::full(lse_sizes, kNothing, exact)};
@@ -117,6 +124,8 @@ AttentionGradients attention_backward(const at::Tensor& dout, const at::Tensor& 
   }
   if (is_biased(see))
     return biased_attention_backward(dout, q, k, v, out, lse, scale, band_of(see), see);
+  const Timed timed(kAttentionBackward, {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3),
+                                         k.size(0), see.causal ? 1 : 0});
   const Block block = visible_block(see, q.size(0), k.size(0));
   if (block.empty()) {
     return {at::zeros(q.sizes(), q.options()), at::zeros(k.sizes(), k.options()),

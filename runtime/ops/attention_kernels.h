@@ -42,6 +42,15 @@ AttentionGradients cuda_flash_backward(const at::Tensor& dout, const at::Tensor&
                                        const at::Tensor& out, const at::Tensor& lse, double scale,
                                        const Band& band);
 
+// cuDNN's kernel: 16 bits, all keys or a causal square. Its out and lse are as flash's, so that one
+// may go on where the other began. Nothing where cuDNN failed, which is noted.
+bool cudnn_takes(const at::Tensor& q, const at::Tensor& k, const Band& band);
+std::optional<Attended> cudnn_attention(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, double scale, const Band& band);
+std::optional<AttentionGradients> cudnn_attention_backward(
+    const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const at::Tensor& out, const at::Tensor& lse, double scale, const Band& band);
+
 // Matrix products with all scores in memory: any device, any precision. `added` [batch, heads,
 // queries, keys], where there is one, is added to the scores (either of its first two sizes may be
 // 1); under it a query may see nothing.

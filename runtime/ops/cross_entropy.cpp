@@ -5,14 +5,19 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
+#include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -42,9 +47,40 @@ LocalLabels local_labels(const at::Tensor& labels, const VocabularySlice& slice)
   return {columns, elsewhere};
 }
 
+fused::Vocabulary vocabulary_of(const VocabularySlice& slice) {
+  return {slice.first, slice.real, kIgnoreLabel};
+}
+
 }  // namespace
 
+std::optional<at::Tensor> cross_entropy_(const at::Tensor& logits, const at::Tensor& labels,
+                                         const VocabularySlice& slice, double scale) {
+  const Timed timed("cross-entropy");
+  if (logits.is_meta()) return std::nullopt;
+  return fused::cross_entropy(logits, labels, vocabulary_of(slice), scale);
+}
+
+std::optional<SliceStatistics> slice_statistics(const at::Tensor& logits, const at::Tensor& labels,
+                                                const VocabularySlice& slice) {
+  const Timed timed("cross-entropy");
+  if (logits.is_meta()) return std::nullopt;
+  auto found = fused::logits_statistics(logits, labels, vocabulary_of(slice));
+  if (!found) return std::nullopt;
+  return SliceStatistics{std::move(found->largest), std::move(found->sums)};
+}
+
+at::Tensor against(const SliceStatistics& own, const at::Tensor& max, const at::Tensor& labels,
+                   const VocabularySlice& slice) {
+  const at::Tensor shift = at::sub(own.max, max);
+  const at::Tensor elsewhere = local_labels(labels, slice).elsewhere.squeeze(-1);
+  // A slice of padding alone has a max of -inf, and a sum of 0 that stays.
+  return at::stack({own.sums.select(1, 0).mul(shift.exp()),
+                    own.sums.select(1, 1).add(shift).masked_fill_(elsewhere, 0)},
+                   1);
+}
+
 at::Tensor logits_max(const at::Tensor& logits, const VocabularySlice& slice) {
+  const Timed timed("cross-entropy");
   const at::ScalarType precision = wide(logits.scalar_type());
   if (slice.real == 0) {
     return at::full({logits.size(0)}, -std::numeric_limits<double>::infinity(),
@@ -55,6 +91,7 @@ at::Tensor logits_max(const at::Tensor& logits, const VocabularySlice& slice) {
 
 at::Tensor exp_sums(const at::Tensor& logits, const at::Tensor& max, const at::Tensor& labels,
                     const VocabularySlice& slice) {
+  const Timed timed("cross-entropy");
   at::Tensor sums = at::zeros({logits.size(0), 2}, max.options());
   if (logits.is_meta() || slice.real == 0) return sums;
   const at::Tensor real = logits.narrow(1, 0, slice.real);
@@ -71,6 +108,7 @@ at::Tensor exp_sums(const at::Tensor& logits, const at::Tensor& max, const at::T
 }
 
 at::Tensor row_losses(const at::Tensor& sums, const at::Tensor& labels) {
+  const Timed timed("cross-entropy");
   return at::log(sums.select(1, 0))
       .sub_(sums.select(1, 1))
       .masked_fill_(labels.eq(kIgnoreLabel), 0);
@@ -78,7 +116,9 @@ at::Tensor row_losses(const at::Tensor& sums, const at::Tensor& labels) {
 
 at::Tensor logits_gradient_(at::Tensor logits, const at::Tensor& max, const at::Tensor& sums,
                             const at::Tensor& labels, const VocabularySlice& slice, double scale) {
+  const Timed timed("cross-entropy");
   if (logits.is_meta()) return logits;
+  if (fused::logits_gradient(logits, labels, vocabulary_of(slice), scale, max, sums)) return logits;
   const std::int64_t padding = logits.size(1) - slice.real;
   if (padding > 0) logits.narrow(1, slice.real, padding).zero_();
   if (slice.real == 0) return logits;

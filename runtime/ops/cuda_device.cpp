@@ -31,6 +31,22 @@ double host_seconds() {
 
 }  // namespace
 
+void* current_stream(c10::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  return c10::cuda::getCurrentCUDAStream(index_of(device)).stream();
+}
+
+int compute_capability(c10::Device device) {
+  if (!device.is_cuda()) return 0;
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, index_of(device)));
+    return value;
+  };
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+         attribute(cudaDevAttrComputeCapabilityMinor);
+}
+
 void synchronise(c10::Device device) {
   if (device.is_cuda()) c10::cuda::device_synchronize();
 }
@@ -79,8 +95,7 @@ Mark::Mark(Mark&&) noexcept = default;
 Mark& Mark::operator=(Mark&&) noexcept = default;
 
 Mark Mark::now(c10::Device device) {
-  if (device.is_cuda())
-    return on(device, c10::cuda::getCurrentCUDAStream(index_of(device)).stream());
+  if (device.is_cuda()) return on(device, current_stream(device));
   Mark mark;
   mark.host_ = host_seconds();
   return mark;

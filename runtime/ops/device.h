@@ -11,6 +11,12 @@
 
 namespace braid::ops {
 
+// The driver's handle of the stream that the device's work goes to; null on a CPU.
+void* current_stream(c10::Device device);
+
+// 90 for a GPU of compute capability 9.0; 0 for a CPU.
+int compute_capability(c10::Device device);
+
 // Waits until the device has done all that it was given.
 void synchronise(c10::Device device);
 

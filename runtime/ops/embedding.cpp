@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/ops/timed.h"
+
 namespace braid::ops {
 
 namespace {
@@ -32,6 +34,7 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, std::int64_
   std::vector<std::int64_t> sizes = ids.sizes().vec();
   sizes.push_back(table.size(1));
   if (ids.is_meta() || table.is_meta()) return at::empty(sizes, table.options());
+  const Timed timed("embedding");
   const LocalRows local = local_rows(ids, first, table.size(0));
   return at::index_select(table, 0, local.rows).masked_fill_(local.elsewhere, 0).view(sizes);
 }
@@ -39,6 +42,7 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, std::int64_
 void add_embedding_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids,
                             std::int64_t first) {
   if (gradient.is_meta() || dy.is_meta()) return;
+  const Timed timed("embedding, gradient");
   const LocalRows local = local_rows(ids, first, gradient.size(0));
   const at::Tensor rows =
       dy.reshape({-1, dy.size(-1)}).to(gradient.scalar_type()).masked_fill(local.elsewhere, 0);

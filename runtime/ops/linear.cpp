@@ -7,7 +7,9 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -18,10 +20,22 @@ at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
   return at::linear(x, weight, bias);
 }
 
+at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias) {
+  const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
+  if (!residual.is_meta())
+    if (auto y = fused::linear_onto(residual, rows_of(x), weight, bias)) return *y;
+  at::Tensor y = ops::linear(x, weight);
+  if (bias.defined()) y = y.add(bias);
+  return residual.add(y);
+}
+
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  const Timed timed(kInputProduct, {dy.numel() / weight.size(0), weight.size(0), weight.size(1)});
   return at::matmul(dy, weight);
 }
 
@@ -59,12 +73,19 @@ at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tenso
 
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
   if (gradient.is_meta() || dy.is_meta()) return;
+  const Timed timed(kWeightProduct,
+                    {dy.numel() / gradient.size(0), gradient.size(0), gradient.size(1)});
+  const at::Tensor rows_dy = rows_of(dy), rows_x = rows_of(x);
+  if (dy.scalar_type() != gradient.scalar_type() && fused::add_product(gradient, rows_dy, rows_x))
+    return;
   at::Tensor sum = gradient;
-  add_product(sum, rows_of(dy).t(), rows_of(x));
+  add_product(sum, rows_dy.t(), rows_x);
 }
 
 void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy) {
   if (gradient.is_meta() || dy.is_meta()) return;
+  const Timed timed("bias gradient");
+  if (fused::column_sum(gradient, dy)) return;
   gradient.add_(at::sum(rows_of(dy), {0}, /*keepdim=*/false, gradient.scalar_type()));
 }
 

@@ -7,6 +7,9 @@ namespace braid::ops {
 
 // An undefined bias adds nothing.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+// residual + x·Wᵀ + b, of residual's shape.
+at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias = {});
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 // sum [m, n] += left [m, k] · right [k, n] in the sum's own precision; an undefined sum begins as
 // the product, in fp32 for bf16 factors.

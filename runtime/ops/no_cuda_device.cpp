@@ -6,6 +6,8 @@
 
 namespace braid::ops {
 
+void* current_stream(c10::Device) { return nullptr; }
+int compute_capability(c10::Device) { return 0; }
 void synchronise(c10::Device) {}
 std::optional<std::int64_t> allocated(c10::Device) { return std::nullopt; }
 std::optional<std::int64_t> peak_allocated(c10::Device) { return std::nullopt; }

@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -36,11 +38,18 @@ at::Tensor sum_of_rows(const at::Tensor& x) {
   return at::sum(x.reshape({-1, x.size(-1)}), at::IntArrayRef{0});
 }
 
+at::Tensor with_residual(at::Tensor dx, const at::Tensor& residual) {
+  return residual.defined() ? dx.add_(residual) : dx;
+}
+
 }  // namespace
 
 LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon) {
   if (x.is_meta()) return {at::empty(x.sizes(), x.options()), empty_statistics(x, 2)};
+  const Timed timed("norm");
+  if (auto normed = fused::norm(fused::NormKind::layer, x, {}, weight, bias, epsilon))
+    return {std::move(normed->y), std::move(normed->statistics)};
   auto [y, mean, inverse_sigma] =
       at::native_layer_norm(x, x.sizes().slice(static_cast<std::size_t>(x.dim() - 1)),
                             as_kernel_wants(weight, x), as_kernel_wants(bias, x), epsilon);
@@ -49,8 +58,13 @@ LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Te
 
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& statistics, const at::Tensor& weight,
-                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient) {
+                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
+                               const at::Tensor& residual) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
+  const Timed timed("norm, gradient");
+  if (auto dx = fused::norm_backward(fused::NormKind::layer, dy, x, statistics, weight,
+                                     weight_gradient, bias_gradient, residual))
+    return *dx;
   const at::Tensor mean = statistics.narrow(-1, 0, 1).contiguous();
   const at::Tensor inverse_sigma = statistics.narrow(-1, 1, 1).contiguous();
   const at::Tensor scale = as_kernel_wants(weight, x);
@@ -60,11 +74,14 @@ at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
       scale, {true, weight_gradient.defined(), bias_gradient.defined()});
   if (weight_gradient.defined()) weight_gradient.add_(dweight);
   if (bias_gradient.defined()) bias_gradient.add_(dbias);
-  return dx;
+  return with_residual(std::move(dx), residual);
 }
 
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (x.is_meta()) return {at::empty(x.sizes(), x.options()), empty_statistics(x, 1)};
+  const Timed timed("norm");
+  if (auto normed = fused::norm(fused::NormKind::rms, x, {}, weight, {}, epsilon))
+    return {std::move(normed->y), std::move(normed->statistics)};
   if (x.is_cuda()) {
     auto [y, inverse_rms] = at::_fused_rms_norm(x, {x.size(-1)}, weight, epsilon);
     return {std::move(y), std::move(inverse_rms)};
@@ -78,13 +95,17 @@ RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) 
 
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
-                             const at::Tensor& weight_gradient) {
+                             const at::Tensor& weight_gradient, const at::Tensor& residual) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
+  const Timed timed("norm, gradient");
+  if (auto dx = fused::norm_backward(fused::NormKind::rms, dy, x, statistics, weight,
+                                     weight_gradient, {}, residual))
+    return *dx;
   if (x.is_cuda()) {
     auto [dx, dweight] = at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight,
                                                       {true, weight_gradient.defined()});
     if (weight_gradient.defined()) weight_gradient.add_(dweight);
-    return dx;
+    return with_residual(std::move(dx), residual);
   }
   // dx = (g - n·mean(g·n)) / rms with g = dy·weight and n the normalised value.
   const at::ScalarType precision = wide(x.scalar_type());
@@ -93,7 +114,8 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   if (weight_gradient.defined()) weight_gradient.add_(sum_of_rows(product));
   const at::Tensor along = at::mean(product.mul_(weight), at::IntArrayRef{-1}, /*keepdim=*/true);
   at::Tensor dx = at::mul(dy, weight.to(precision));
-  return dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
+  dx = dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
+  return with_residual(std::move(dx), residual);
 }
 
 }  // namespace braid::ops

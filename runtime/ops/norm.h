@@ -11,20 +11,22 @@ struct LayerNorm {
 };
 LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon);
-// Returns dx; adds to the gradients of weight and bias (either may be undefined: not wanted).
+// Returns dx, with `residual` added where it is given (the gradient that went round the norm); adds
+// to the gradients of weight and bias (either may be undefined: not wanted).
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& statistics, const at::Tensor& weight,
-                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient);
+                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
+                               const at::Tensor& residual = {});
 
 struct RmsNorm {
   at::Tensor y;
   at::Tensor statistics;  // [.., 1]: 1/rms of each row
 };
 // As Hugging Face's Llama: normalised in the statistics' precision, rounded to x's, then times the
-// weight. (The GPU's fused kernel rounds once, after the weight.)
+// weight. (The GPU's kernels round once, after the weight.)
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
-                             const at::Tensor& weight_gradient);
+                             const at::Tensor& weight_gradient, const at::Tensor& residual = {});
 
 }  // namespace braid::ops

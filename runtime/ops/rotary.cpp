@@ -1,12 +1,15 @@
 #include "runtime/ops/rotary.h"
 
 #include <ATen/ops/addcmul.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sin.h>
 
+#include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/timed.h"
 
 namespace braid::ops {
 
@@ -37,10 +40,35 @@ RotaryTable rotary_table(const at::Tensor& positions, const at::Tensor& frequenc
   return {at::cos(angles), at::sin(angles)};
 }
 
-at::Tensor rotary(const at::Tensor& x, const RotaryTable& table) { return turned(x, table, 1.0); }
+at::Tensor rotary(const at::Tensor& x, const RotaryTable& table) {
+  const Timed timed("rotary");
+  return turned(x, table, 1.0);
+}
 
 at::Tensor rotary_backward(const at::Tensor& dy, const RotaryTable& table) {
+  const Timed timed("rotary, gradient");
   return turned(dy, table, -1.0);
+}
+
+QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t head_dim,
+                      const RotaryTable& table) {
+  const Timed timed("rotary");
+  const at::Tensor heads = qkv.unflatten(2, {qkv.size(2) / head_dim, head_dim});
+  const std::int64_t kv_heads = (heads.size(2) - q_heads) / 2;
+  const at::Tensor q = heads.narrow(2, 0, q_heads);
+  const at::Tensor k = heads.narrow(2, q_heads, kv_heads);
+  const at::Tensor v = heads.narrow(2, q_heads + kv_heads, kv_heads);
+  if (fused::rotary_in_place(heads, {q_heads, kv_heads}, table)) return {q, k, v};
+  // A dense v lets go of the storage that it shared with q and k.
+  return {rotary(q, table), rotary(k, table), v.contiguous()};
+}
+
+at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table) {
+  const Timed timed("rotary, gradient");
+  const auto& [dq, dk, dv] = gradients;
+  if (auto packed = fused::rotary_packed_back(dq, dk, dv, table)) return *packed;
+  const auto flat = [](const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); };
+  return at::cat({flat(rotary_backward(dq, table)), flat(rotary_backward(dk, table)), flat(dv)}, 2);
 }
 
 }  // namespace braid::ops

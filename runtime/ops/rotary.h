@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace braid::ops {
 
 // cos and sin, each [tokens, head_dim / 2], of the given angles (positions [tokens] times
@@ -18,5 +20,16 @@ RotaryTable rotary_table(const at::Tensor& positions, const at::Tensor& frequenc
 at::Tensor rotary(const at::Tensor& x, const RotaryTable& table);
 // The gradient turns back.
 at::Tensor rotary_backward(const at::Tensor& dy, const RotaryTable& table);
+
+// What one product made: qkv [tokens, batch, heads · head_dim], q's heads first, then k's, then
+// v's.
+struct QkvHeads {
+  at::Tensor q, k, v;  // [tokens, batch, heads, head_dim]; they may share one storage
+};
+// q and k turned. `qkv` may be overwritten.
+QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t head_dim,
+                      const RotaryTable& table);
+// The gradient of what the product made.
+at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table);
 
 }  // namespace braid::ops

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "runtime/ops/timed.h"
 #include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
@@ -116,16 +117,23 @@ at::Tensor FlatBuffer::owned_gradients() const {
 }
 
 at::Tensor FlatBuffer::owned_master() const {
-  if (numerics_.has_master()) return master_;
+  return numerics_.has_master() ? master_ : owned_weights();
+}
+
+at::Tensor FlatBuffer::owned_weights() const {
   return shards_weights() ? weights_ : weights_.narrow(0, owned_begin_, share_);
 }
 
 void FlatBuffer::publish() {
-  const bool whole = !shards_weights();
   if (numerics_.has_master()) {
-    (whole ? weights_.narrow(0, owned_begin_, share_) : weights_).copy_(master_);
+    const ops::Timed timed("copy of the weights");
+    owned_weights().copy_(master_);
   }
-  if (whole && shards_states()) {
+  share_weights();
+}
+
+void FlatBuffer::share_weights() {
+  if (!shards_weights() && shards_states()) {
     const at::Tensor mine = weights_.narrow(0, owned_begin_, share_);
     const std::string operation = "publish " + name_;
     communicate({.kind = CommKind::gather, .operation = operation, .layer = name_}, [&] {
@@ -134,7 +142,10 @@ void FlatBuffer::publish() {
   }
 }
 
-void FlatBuffer::zero_gradients() { gradients_.zero_(); }
+void FlatBuffer::zero_gradients() {
+  const ops::Timed timed("gradients to zero");
+  gradients_.zero_();
+}
 
 bool FlatBuffer::counts(const ElementRun& run) const {
   const bool first_sharing = run.sharing == nullptr || run.sharing->rank() == 0;

@@ -66,7 +66,12 @@ class FlatBuffer {
   const at::Tensor& second_moment() const { return second_moment_; }
   // From master to weights, on all replicas.
   void publish();
+  // The half of it between replicas, after owned_weights() were written from the master.
+  void share_weights();
+  at::Tensor owned_weights() const;
   void zero_gradients();
+  // Whether the owned gradients are all that are stored.
+  bool owns_all_gradients() const { return shards_gradients() || !shards_states(); }
   // Whether this rank's owned elements of a run count towards a norm over all ranks (each element
   // counts once).
   bool counts(const ElementRun& run) const;

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <vector>
 
+#include "planner/core/error.h"
+#include "runtime/ops/fused.h"
+#include "runtime/ops/timed.h"
 #include "runtime/parallel/collectives.h"
 
 namespace braid::train {
@@ -14,7 +17,32 @@ namespace braid::train {
 using parallel::ElementRun;
 using parallel::FlatBuffer;
 
-double gradient_norm(std::span<FlatBuffer* const> buffers, comm::Group& world) {
+namespace {
+
+// This rank's gradients that count towards the norm.
+std::vector<at::Tensor> counted_gradients(std::span<FlatBuffer* const> buffers) {
+  std::vector<at::Tensor> parts;
+  for (const FlatBuffer* buffer : buffers) {
+    const at::Tensor gradients = buffer->owned_gradients();
+    const std::int64_t first = buffer->owned_begin();
+    std::int64_t begin = 0, end = 0;  // of neighbouring runs
+    const auto add = [&] {
+      if (begin < end) parts.push_back(gradients.narrow(0, begin - first, end - begin));
+    };
+    for (const ElementRun& run : buffer->owned()) {
+      if (!buffer->counts(run)) continue;
+      if (run.begin != end) {
+        add();
+        begin = run.begin;
+      }
+      end = run.end;
+    }
+    add();
+  }
+  return parts;
+}
+
+at::Tensor squares_one_by_one(std::span<FlatBuffer* const> buffers) {
   at::Tensor squares;
   for (const FlatBuffer* buffer : buffers) {
     const at::Tensor gradients = buffer->owned_gradients();
@@ -26,12 +54,27 @@ double gradient_norm(std::span<FlatBuffer* const> buffers, comm::Group& world) {
       squares.add_(part.square().sum(at::kDouble));
     }
   }
+  return squares;
+}
+
+}  // namespace
+
+at::Tensor gradient_squares(std::span<FlatBuffer* const> buffers, comm::Group& world) {
+  const ops::Timed timed("gradient norm");
+  at::Tensor squares = ops::fused::square_sum(counted_gradients(buffers));
+  if (!squares.defined()) squares = squares_one_by_one(buffers);
   parallel::all_reduce(squares, world, "gradient norm");
+  return squares;
+}
+
+double gradient_norm(std::span<FlatBuffer* const> buffers, comm::Group& world) {
+  const at::Tensor squares = gradient_squares(buffers, world);
   return squares.is_meta() ? 0 : std::sqrt(squares.item<double>());
 }
 
 void adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw, double learning_rate,
                 std::int64_t step, double gradient_scale) {
+  const ops::Timed timed("adamw");
   // Two lists, with and without weight decay; the fused kernel takes a whole list at once.
   struct Lists {
     std::vector<at::Tensor> weights, gradients, first, second, steps;
@@ -63,6 +106,48 @@ void adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw, double
                       learning_rate, adamw.beta1, adamw.beta2,
                       decays == 1 ? adamw.weight_decay : 0.0, adamw.epsilon, /*amsgrad=*/false,
                       /*maximize=*/false);
+  }
+}
+
+bool takes_fused_adamw(std::span<FlatBuffer* const> buffers) {
+  if (buffers.empty()) return false;
+  const FlatBuffer& any = *buffers.front();
+  const auto known = [](const at::Tensor& x, at::ScalarType narrow) {
+    return x.scalar_type() == at::kFloat || x.scalar_type() == narrow;
+  };
+  return ops::fused::reaches(any.owned_master()) && known(any.owned_master(), at::kFloat) &&
+         known(any.owned_gradients(), at::kBFloat16) && known(any.owned_weights(), at::kBFloat16);
+}
+
+void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
+                      double learning_rate, std::int64_t step, const at::Tensor& gradient_scale) {
+  const ops::Timed timed("adamw");
+  const at::Tensor scale = gradient_scale.to(at::kFloat);
+  for (FlatBuffer* buffer : buffers) {
+    ops::fused::Adamw call;
+    call.master = buffer->owned_master();
+    call.gradient = buffer->owned_gradients();
+    call.first = buffer->first_moment();
+    call.second = buffer->second_moment();
+    if (buffer->owned_weights().scalar_type() != call.master.scalar_type())
+      call.weight = buffer->owned_weights();
+    call.scale = scale;
+    for (const ElementRun& run : buffer->owned()) {
+      const float decay = run.decays ? static_cast<float>(adamw.weight_decay) : 0.0F;
+      const std::int64_t end = run.end - buffer->owned_begin();
+      if (!call.runs.empty() && call.runs.back().decay == decay)
+        call.runs.back().end = end;
+      else
+        call.runs.push_back({end, decay});
+    }
+    call.rate = learning_rate;
+    call.beta1 = adamw.beta1;
+    call.beta2 = adamw.beta2;
+    call.epsilon = adamw.epsilon;
+    call.step = step;
+    internal_check(ops::fused::adamw(call), "all buffers of a model are of the same types");
+    buffer->share_weights();
+    if (!buffer->owns_all_gradients()) buffer->zero_gradients();
   }
 }
 

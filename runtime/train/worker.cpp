@@ -108,8 +108,12 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) cons
     return feed;
   }
   auto [ids, labels] = tokens(layer, micro_batch);
-  feed.ids = ids.to(device);
-  feed.labels = labels.to(device);
+  // From pinned memory: an ordinary copy would wait for all that the device was given before.
+  const auto sent = [&](const at::Tensor& x) {
+    return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
+  };
+  feed.ids = sent(ids);
+  feed.labels = sent(labels);
   return feed;
 }
 
@@ -142,7 +146,7 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
 void Worker::update() {
   const parallel::ComputeScope scope(parallel::Phase::update, "");
   at::Tensor loss = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
-  if (model_.head != nullptr) loss.fill_(model_.head->take_loss() * loss_scale_);
+  if (model_.head != nullptr) loss.add_(model_.head->take_loss(), loss_scale_);
   if (world_.size() > 1) {
     // The first that all stages do together: who is here early waits for the last to reduce.
     parallel::communicate(
@@ -151,24 +155,44 @@ void Worker::update() {
         [&] { return world_.all_reduce(parallel::buffer_of(loss), comm::Reduction::sum, "loss"); })
         .wait();
   }
+  const at::Tensor squares = gradient_squares(buffers_, world_);
+  // Where one kernel does it all, the host reads loss and norm when the update is under way.
+  if (takes_fused_adamw(buffers_)) {
+    update_unseen(loss, squares);
+    look_at(loss, squares);
+  } else {
+    look_at(loss, squares);
+    if (options_.before_update) options_.before_update();
+    const bool clips = options_.clip > 0 && result_.gradient_norm > options_.clip;
+    adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1,
+               clips ? options_.clip / result_.gradient_norm : 1);
+    for (parallel::FlatBuffer* buffer : buffers_) {
+      buffer->publish();
+      buffer->zero_gradients();
+    }
+  }
+  weights_changed();
+}
+
+// With a scale that is not a number, and so without effect, where loss or norm are not finite.
+void Worker::update_unseen(const at::Tensor& loss, const at::Tensor& squares) {
+  const at::Tensor norm = squares.sqrt();
+  at::Tensor scale = norm.add(loss).mul(0).add(1);
+  if (options_.clip > 0) scale = scale.mul(norm.reciprocal().mul(options_.clip).clamp_max(1));
+  if (options_.before_update) options_.before_update();
+  fused_adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1, scale);
+}
+
+void Worker::look_at(const at::Tensor& loss, const at::Tensor& squares) {
   const bool dry = loss.is_meta();
   result_ = {.loss = dry ? 0 : loss.item<double>(),
-             .gradient_norm = gradient_norm(buffers_, world_)};
+             .gradient_norm = dry ? 0 : std::sqrt(squares.item<double>())};
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm))
     throw Error({.what = fmt::format("loss {} and gradient norm {} at step {}", result_.loss,
                                      result_.gradient_norm, step_),
                  .where = fmt::format("rank {}", world_.rank()),
                  .fix = "lower the learning rate or look at the data of this step; parameters are "
                         "those of the step before"});
-  if (options_.before_update) options_.before_update();
-  const bool clips = options_.clip > 0 && result_.gradient_norm > options_.clip;
-  adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1,
-             clips ? options_.clip / result_.gradient_norm : 1);
-  for (parallel::FlatBuffer* buffer : buffers_) {
-    buffer->publish();
-    buffer->zero_gradients();
-  }
-  weights_changed();
 }
 
 }  // namespace braid::train

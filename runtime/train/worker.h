@@ -64,6 +64,8 @@ class Worker {
   std::int64_t first_sample(const parallel::Layer& layer, int micro_batch) const;
   double counted_predictions() const;
   void update();
+  void update_unseen(const at::Tensor& loss, const at::Tensor& squares);
+  void look_at(const at::Tensor& loss, const at::Tensor& squares);
 
   Plan plan_;
   comm::Group& world_;

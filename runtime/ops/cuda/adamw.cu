@@ -1,0 +1,83 @@
+// AdamW over flat buffers: clipping, moments, master, bf16 copy and the gradient's zeroing in one
+// pass over memory.
+
+#include "runtime/ops/cuda/device.cuh"
+
+namespace braid::ops::kernels {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocksPerProcessor = 8;
+
+__device__ __forceinline__ int run_of(const Adamw& call, std::int64_t element) {
+  int run = 0;
+  while (run + 1 < call.num_runs && element >= call.runs[run].end) ++run;
+  return run;
+}
+
+template <class G, int kVec>
+__device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, float scale) {
+  float master[kVec], gradient[kVec], first[kVec], second[kVec], decay[kVec];
+  load_floats(call.master + begin, master);
+  load<kVec>(as<G>(call.gradient) + begin, gradient);
+  load_floats(call.first + begin, first);
+  load_floats(call.second + begin, second);
+  int run = run_of(call, begin);
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) {
+    while (run + 1 < call.num_runs && begin + i >= call.runs[run].end) ++run;
+    decay[i] = call.runs[run].decay;
+  }
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) {
+    const float g = gradient[i] * scale;
+    first[i] += (1.0F - call.beta1) * (g - first[i]);
+    second[i] = call.beta2 * second[i] + (1.0F - call.beta2) * g * g;
+    const float spread = sqrtf(second[i]) / call.correction2 + call.epsilon;
+    master[i] -= call.rate * decay[i] * master[i];
+    master[i] -= call.rate / call.correction1 * first[i] / spread;
+    gradient[i] = 0;
+  }
+  store_floats(call.master + begin, master);
+  store_floats(call.first + begin, first);
+  store_floats(call.second + begin, second);
+  store<kVec>(as<G>(call.gradient) + begin, gradient);
+  if (call.weight != nullptr) store<kVec>(as<Bf16>(call.weight) + begin, master);
+}
+
+template <class G, int kVec>
+__global__ void __launch_bounds__(kThreads) step(Adamw call) {
+  const float scale = call.scale == nullptr ? 1.0F : *call.scale;
+  if (!(fabsf(scale) < INFINITY)) return;
+  const std::int64_t vectors = call.elements / kVec;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  for (std::int64_t vector = thread; vector < vectors; vector += stride)
+    update<G, kVec>(call, vector * kVec, scale);
+  const std::int64_t tail = vectors * kVec + thread;
+  if (tail < call.elements) update<G, 1>(call, tail, scale);
+}
+
+}  // namespace
+
+void adamw(const Adamw& call, Stream stream) {
+  if (call.elements == 0) return;
+  with_type(call.gradient_type, [&](auto value) {
+    using G = decltype(value);
+    const auto run = [&](auto vec) {
+      constexpr int kVec = decltype(vec)::value;
+      const std::int64_t blocks = smaller(ceil_div(call.elements, std::int64_t{kThreads} * kVec),
+                                          kBlocksPerProcessor * num_processors());
+      launch(step<G, kVec>, dim3(static_cast<unsigned>(larger(blocks, 1))), dim3(kThreads), stream,
+             call, "adamw");
+    };
+    constexpr int kPerThread = kPack<float>;
+    if (all_aligned(call.master, call.gradient, call.first, call.second, call.weight))
+      run(std::integral_constant<int, kPerThread>{});
+    else
+      run(std::integral_constant<int, 1>{});
+  });
+}
+
+}  // namespace braid::ops::kernels

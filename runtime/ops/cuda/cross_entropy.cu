@@ -1,0 +1,215 @@
+// Softmax cross-entropy on 16-bit logits: losses and gradients without a copy in fp32. A block goes
+// over a row twice, and so few blocks run at once that the second time finds the row in the L2
+// cache.
+
+#include "runtime/ops/cuda/device.cuh"
+
+namespace braid::ops::kernels {
+
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kAhead = 4;  // packs
+
+// Of some logits: the largest, and the sum of exp(logit - largest).
+struct Peak {
+  float largest, sum;
+};
+__device__ __forceinline__ Peak shuffled(Peak value, int distance) {
+  return {kernels::shuffled(value.largest, distance), kernels::shuffled(value.sum, distance)};
+}
+
+__device__ __forceinline__ Peak nothing() { return {-INFINITY, 0.0F}; }
+
+struct Merge {
+  __device__ __forceinline__ Peak operator()(Peak a, Peak b) const {
+    const float top = fmaxf(a.largest, b.largest);
+    if (top == -INFINITY) return nothing();  // else -inf - -inf would make a NaN
+    return {top, a.sum * __expf(a.largest - top) + b.sum * __expf(b.largest - top)};
+  }
+};
+
+template <int kVec>
+__device__ __forceinline__ void count(Peak& peak, const float (&logits)[kVec]) {
+  float top = peak.largest;
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) top = fmaxf(top, logits[i]);
+  if (top == -INFINITY) return;
+  if (top > peak.largest) {
+    peak.sum *= __expf(peak.largest - top);
+    peak.largest = top;
+  }
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) peak.sum += __expf(logits[i] - top);
+}
+
+// Rows may begin anywhere: single elements up to the first that is aligned, packs, single elements.
+// Some packs are read ahead of the first that is used, to keep memory busy.
+template <class T, class Packs, class Single>
+__device__ __forceinline__ void walk(const T* row, std::int64_t length, Packs packs,
+                                     Single single) {
+  constexpr int kVec = kPack<T>;
+  const auto bytes = reinterpret_cast<std::uintptr_t>(row) % kAccess;
+  std::int64_t head = bytes == 0 ? 0 : static_cast<std::int64_t>((kAccess - bytes) / sizeof(T));
+  if (head > length) head = length;
+  const std::int64_t whole = (length - head) / kVec;
+  const std::int64_t thread = threadIdx.x;
+  if (thread < head) single(thread);
+  std::int64_t pack = thread;
+  for (; pack + (kAhead - 1) * kThreads < whole; pack += kAhead * kThreads) {
+    Pack<T, kVec> read[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      read[i] = *reinterpret_cast<const Pack<T, kVec>*>(row + head + (pack + i * kThreads) * kVec);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) packs(head + (pack + i * kThreads) * kVec, read[i]);
+  }
+  for (; pack < whole; pack += kThreads)
+    packs(head + pack * kVec, *reinterpret_cast<const Pack<T, kVec>*>(row + head + pack * kVec));
+  const std::int64_t tail = head + whole * kVec + thread;
+  if (tail < length) single(tail);
+}
+
+template <class T>
+__device__ __forceinline__ Peak peak_of(const T* row, std::int64_t real, Rooms<Peak>& rooms,
+                                        int& turn) {
+  Peak peak = nothing();
+  walk(
+      row, real,
+      [&](std::int64_t, const Pack<T, kPack<T>>& pack) {
+        float values[kPack<T>];
+#pragma unroll
+        for (int i = 0; i < kPack<T>; ++i) values[i] = to_float(pack.values[i]);
+        count(peak, values);
+      },
+      [&](std::int64_t at) {
+        const float values[1] = {to_float(row[at])};
+        count(peak, values);
+      });
+  return block_merged(peak, nothing(), Merge{}, rooms, turn);
+}
+
+// factor · exp(logit - largest), less `scale` at the label; zeros where factor is 0 and in padding.
+template <class T>
+__device__ __forceinline__ void write_gradient(T* row, const Logits& call, std::int64_t label,
+                                               float largest, float factor, float scale) {
+  const auto gradient = [&](std::int64_t at, float logit) {
+    if (factor == 0.0F || at >= call.real) return 0.0F;
+    return factor * __expf(logit - largest) - (at == label ? scale : 0.0F);
+  };
+  walk(
+      row, call.width,
+      [&](std::int64_t at, const Pack<T, kPack<T>>& pack) {
+        float values[kPack<T>];
+#pragma unroll
+        for (int i = 0; i < kPack<T>; ++i) values[i] = gradient(at + i, to_float(pack.values[i]));
+        store<kPack<T>>(row + at, values);
+      },
+      [&](std::int64_t at) { row[at] = from_float<T>(gradient(at, to_float(row[at]))); });
+}
+
+struct Whole {
+  Logits call;
+  float scale = 1;
+  float* losses = nullptr;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) whole_rows(Whole whole) {
+  __shared__ Rooms<Peak> rooms;
+  int turn = 0;
+  const Logits& call = whole.call;
+  for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    T* logits = as<T>(call.logits) + row * call.width;
+    const bool counts = call.labels[row] != call.ignored;
+    const std::int64_t label = call.labels[row] - call.first;
+    const bool here = counts && label >= 0 && label < call.real;
+    const float at_label = here ? to_float(logits[label]) : 0.0F;
+    // Also the barrier after which the label's logit may be overwritten.
+    const Peak peak = peak_of(logits, call.real, rooms, turn);
+    if (threadIdx.x == 0)
+      whole.losses[row] = counts ? logf(peak.sum) - (here ? at_label - peak.largest : 0.0F) : 0.0F;
+    write_gradient(logits, call, here ? label : -1, peak.largest,
+                   counts ? whole.scale / peak.sum : 0.0F, whole.scale);
+  }
+}
+
+struct Statistics {
+  Logits call;
+  float* largest = nullptr;
+  float* sums = nullptr;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) row_statistics(Statistics statistics) {
+  __shared__ Rooms<Peak> rooms;
+  int turn = 0;
+  const Logits& call = statistics.call;
+  for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    const T* logits = as<T>(call.logits) + row * call.width;
+    const Peak peak = peak_of(logits, call.real, rooms, turn);
+    if (threadIdx.x != 0) continue;
+    const std::int64_t label = call.labels[row] - call.first;
+    const bool here = call.labels[row] != call.ignored && label >= 0 && label < call.real;
+    statistics.largest[row] = peak.largest;
+    statistics.sums[2 * row] = peak.sum;
+    statistics.sums[2 * row + 1] = here ? to_float(logits[label]) - peak.largest : 0.0F;
+  }
+}
+
+struct Gradient {
+  Logits call;
+  float scale = 1;
+  const float* largest = nullptr;
+  const float* sums = nullptr;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) row_gradients(Gradient gradient) {
+  const Logits& call = gradient.call;
+  for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    const bool counts = call.labels[row] != call.ignored;
+    const std::int64_t label = call.labels[row] - call.first;
+    const bool here = counts && label >= 0 && label < call.real;
+    write_gradient(as<T>(call.logits) + row * call.width, call, here ? label : -1,
+                   gradient.largest[row], counts ? gradient.scale / gradient.sums[2 * row] : 0.0F,
+                   gradient.scale);
+  }
+}
+
+// As many blocks as keep their rows in half of the L2 cache, one or two a processor.
+unsigned blocks_of(const Logits& call) {
+  const std::int64_t row = call.width * (call.type == Type::bf16 ? 2 : 4);
+  const std::int64_t cached = device_attribute(cudaDevAttrL2CacheSize) / 2 / larger(row, 1);
+  const std::int64_t per = larger(1, smaller(2, cached / num_processors()));
+  return static_cast<unsigned>(smaller(call.rows, per * num_processors()));
+}
+
+}  // namespace
+
+void cross_entropy(const Logits& call, float scale, float* losses, Stream stream) {
+  if (call.rows == 0) return;
+  with_type(call.type, [&](auto value) {
+    launch(whole_rows<decltype(value)>, dim3(blocks_of(call)), dim3(kThreads), stream,
+           Whole{call, scale, losses}, "cross-entropy");
+  });
+}
+
+void logits_statistics(const Logits& call, float* largest, float* sums, Stream stream) {
+  if (call.rows == 0) return;
+  with_type(call.type, [&](auto value) {
+    launch(row_statistics<decltype(value)>, dim3(blocks_of(call)), dim3(kThreads), stream,
+           Statistics{call, largest, sums}, "logits' statistics");
+  });
+}
+
+void logits_gradient(const Logits& call, float scale, const float* largest, const float* sums,
+                     Stream stream) {
+  if (call.rows == 0) return;
+  with_type(call.type, [&](auto value) {
+    launch(row_gradients<decltype(value)>, dim3(blocks_of(call)), dim3(kThreads), stream,
+           Gradient{call, scale, largest, sums}, "logits' gradient");
+  });
+}
+
+}  // namespace braid::ops::kernels

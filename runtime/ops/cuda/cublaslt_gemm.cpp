@@ -1,0 +1,175 @@
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+
+#include "runtime/ops/cuda/gemm.h"
+
+namespace braid::ops::kernels {
+
+namespace {
+
+template <auto kDestroy>
+struct Destroy {
+  template <class Handle>
+  void operator()(Handle* handle) const {
+    kDestroy(handle);
+  }
+};
+template <class Handle, auto kDestroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<kDestroy>>;
+using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Matrix = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+// Thrown and caught in this file.
+struct Failed {
+  std::string what;
+};
+void expect(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Failed{std::string(what) + ": " + cublasLtGetStatusString(status)};
+}
+
+Operation make_operation() {
+  cublasLtMatmulDesc_t made = nullptr;
+  expect(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cuBLASLt operation");
+  return Operation(made);
+}
+// cuBLASLt counts columns first: `height` is the length of what lies together.
+Matrix make_matrix(cudaDataType type, std::int64_t height, std::int64_t width,
+                   std::int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  expect(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(height),
+                                    static_cast<std::uint64_t>(width), stride),
+         "cuBLASLt matrix");
+  return Matrix(made);
+}
+
+template <class Value>
+void set(const Operation& operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
+  expect(cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)),
+         "cuBLASLt operation");
+}
+template <class Value>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         Value value) {
+  expect(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+         "cuBLASLt preference");
+}
+
+std::uint32_t alignment(const void* pointer) {
+  constexpr std::uintptr_t kMost = 256;
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::uintptr_t lowest = address & (~address + 1);
+  return static_cast<std::uint32_t>(address == 0 ? kMost : std::min(lowest, kMost));
+}
+
+// What decides the algorithm.
+using Key = std::array<std::int64_t, 15>;
+Key key_of(const Gemm& call, int device) {
+  return {device,
+          call.rows,
+          call.columns,
+          call.inner,
+          call.left.stride,
+          call.right.stride,
+          call.left.turned ? 1 : 0,
+          call.right.turned ? 1 : 0,
+          static_cast<std::int64_t>(call.out_type),
+          call.added == nullptr ? 0 : 1,
+          call.bias == nullptr ? 0 : 1,
+          alignment(call.left.memory),
+          alignment(call.right.memory),
+          alignment(call.out),
+          call.added == nullptr ? 0 : alignment(call.added)};
+}
+
+struct Prepared {
+  Operation operation;
+  Matrix first, second, out;  // as cuBLASLt sees them
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+// Rows that lie one after the other are columns to cuBLASLt: it makes outᵀ = rightᵀ · leftᵀ from
+// the same memory, so that a bias of our columns is one of its rows.
+Prepared prepare(const Gemm& call, cublasLtHandle_t handle) {
+  const auto turn = [](bool turned) { return turned ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  Prepared made{make_operation(), {}, {}, {}, {}};
+  set(made.operation, CUBLASLT_MATMUL_DESC_TRANSA, turn(call.right.turned));
+  set(made.operation, CUBLASLT_MATMUL_DESC_TRANSB, turn(call.left.turned));
+  if (call.bias != nullptr) {
+    set(made.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  }
+  made.first = call.right.turned
+                   ? make_matrix(CUDA_R_16BF, call.inner, call.columns, call.right.stride)
+                   : make_matrix(CUDA_R_16BF, call.columns, call.inner, call.right.stride);
+  made.second = call.left.turned
+                    ? make_matrix(CUDA_R_16BF, call.rows, call.inner, call.left.stride)
+                    : make_matrix(CUDA_R_16BF, call.inner, call.rows, call.left.stride);
+  made.out = make_matrix(call.out_type == Type::bf16 ? CUDA_R_16BF : CUDA_R_32F, call.columns,
+                         call.rows, call.columns);
+  cublasLtMatmulPreference_t wanted = nullptr;
+  expect(cublasLtMatmulPreferenceCreate(&wanted), "cuBLASLt preference");
+  const Preference preference(wanted);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, call.workspace_size);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(call.right.memory));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(call.left.memory));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      alignment(call.added == nullptr ? call.out : call.added));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(call.out));
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  expect(cublasLtMatmulAlgoGetHeuristic(handle, made.operation.get(), made.first.get(),
+                                        made.second.get(), made.out.get(), made.out.get(),
+                                        preference.get(), 1, &best, &found),
+         "cuBLASLt heuristic");
+  if (found == 0) throw Failed{"cuBLASLt has no algorithm for the shape"};
+  made.algorithm = best.algo;
+  return made;
+}
+
+// Each thread has its own: an operation holds the pointer of its bias.
+struct Products {
+  std::map<int, cublasLtHandle_t> handles;  // by device; live as long as the process
+  std::map<Key, Prepared> prepared;
+
+  cublasLtHandle_t handle(int device) {
+    cublasLtHandle_t& one = handles[device];
+    if (one == nullptr) expect(cublasLtCreate(&one), "cublasLtCreate");
+    return one;
+  }
+};
+
+}  // namespace
+
+std::string gemm(const Gemm& call, Stream stream) {
+  thread_local Products products;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return "there is no device";
+  try {
+    const cublasLtHandle_t handle = products.handle(device);
+    const Key key = key_of(call, device);
+    auto entry = products.prepared.find(key);
+    if (entry == products.prepared.end())
+      entry = products.prepared.emplace(key, prepare(call, handle)).first;
+    const Prepared& ready = entry->second;
+    if (call.bias != nullptr) set(ready.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+    const float one = 1, beta = call.added == nullptr ? 0.0F : 1.0F;
+    expect(cublasLtMatmul(handle, ready.operation.get(), &one, call.right.memory, ready.first.get(),
+                          call.left.memory, ready.second.get(), &beta,
+                          call.added == nullptr ? call.out : call.added, ready.out.get(), call.out,
+                          ready.out.get(), &ready.algorithm, call.workspace, call.workspace_size,
+                          static_cast<cudaStream_t>(stream)),
+           "cublasLtMatmul");
+  } catch (const Failed& failed) {
+    return failed.what;
+  }
+  return {};
+}
+
+}  // namespace braid::ops::kernels

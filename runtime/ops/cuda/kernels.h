@@ -1,0 +1,154 @@
+#pragma once
+// The fused kernels, on raw memory: no torch, no CUDA in this header. Matrices are dense and have
+// their rows one after the other. A stream is the driver's handle.
+
+#include <cstdint>
+
+namespace braid::ops::kernels {
+
+using Stream = void*;
+
+// Which memory the kernels of this build reach.
+enum class Reach { nothing, gpu, host };
+Reach reach();
+
+enum class Type { bf16, fp32 };  // of activations and weights; statistics and sums are fp32
+
+// ---- norms over rows of `width`
+
+// The longest row; `aligned`: rows begin at multiples of 16 bytes.
+std::int64_t longest_norm(Type type, bool aligned);
+
+struct NormForward {
+  Type type = Type::bf16;
+  const void* x = nullptr;
+  const void* added = nullptr;  // x + added is normed, and left in `sum`; null: x alone
+  void* sum = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;  // of a LayerNorm; may be null
+  void* y = nullptr;
+  float* statistics = nullptr;  // [rows, 1] 1/rms, or [rows, 2] mean and 1/sigma
+  std::int64_t rows = 0, width = 0;
+  float epsilon = 0;
+};
+void rms_norm(const NormForward& call, Stream stream);
+void layer_norm(const NormForward& call, Stream stream);
+
+struct NormBackward {
+  Type type = Type::bf16;
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const float* statistics = nullptr;
+  const void* weight = nullptr;
+  const void* residual = nullptr;  // a gradient that is added to dx; null: none
+  void* dx = nullptr;              // may be `residual` or `dy`
+  float* dweight = nullptr;        // added to; null: not wanted
+  float* dbias = nullptr;          // of a LayerNorm; added to; null: not wanted
+  float* partials = nullptr;       // [norm_partials(rows), width], twice for a LayerNorm
+  std::int64_t rows = 0, width = 0;
+};
+std::int64_t norm_partials(std::int64_t rows);
+void rms_norm_backward(const NormBackward& call, Stream stream);
+void layer_norm_backward(const NormBackward& call, Stream stream);
+
+// ---- activations
+
+enum class Curve { gelu, gelu_tanh, silu };
+
+struct Activate {
+  Type type = Type::bf16;
+  Curve curve = Curve::silu;
+  bool gated = false;
+  const void* x = nullptr;     // [rows, width], gated: [rows, 2·width], the gate's half first
+  const void* bias = nullptr;  // of x's columns; null: none
+  void* y = nullptr;           // [rows, width]
+  std::int64_t rows = 0, width = 0;
+};
+void activate(const Activate& call, Stream stream);
+
+// dx from dy. Makes y again where `call.y` is not null.
+struct ActivateBackward {
+  Activate call;
+  const void* dy = nullptr;
+  void* dx = nullptr;  // as x
+};
+void activate_backward(const ActivateBackward& call, Stream stream);
+
+// ---- rotary positions
+
+// Heads that lie in one tensor [tokens, batch, heads, head_dim] with these strides, in elements;
+// the last dim is dense. `out` may be `in`.
+struct RotaryPart {
+  const void* in = nullptr;
+  std::int64_t in_token = 0, in_batch = 0, in_head = 0;
+  void* out = nullptr;
+  std::int64_t out_token = 0, out_batch = 0, out_head = 0;
+  std::int64_t heads = 0;
+  bool turns = true;  // else copied
+};
+struct Rotary {
+  static constexpr int kParts = 3;  // q, k, v
+  Type type = Type::bf16;
+  RotaryPart parts[kParts];
+  const float* cos = nullptr;  // [tokens, head_dim / 2]
+  const float* sin = nullptr;
+  std::int64_t tokens = 0, batch = 0, head_dim = 0;
+  bool back = false;  // turns the other way
+};
+void rotary(const Rotary& call, Stream stream);
+
+// ---- cross-entropy
+
+// logits [rows, width] are the vocabulary from `first` on; the columns from `real` on are padding.
+struct Logits {
+  Type type = Type::bf16;
+  void* logits = nullptr;
+  const std::int64_t* labels = nullptr;
+  std::int64_t ignored = -100;  // label of a row that does not count
+  std::int64_t rows = 0, width = 0, real = 0, first = 0;
+};
+// The losses [rows], and the logits overwritten by (softmax - one_hot) · scale.
+void cross_entropy(const Logits& call, float scale, float* losses, Stream stream);
+// A slice's largest logit [rows], and [rows, 2]: the sum of exp(logit - largest), the label's
+// logit - largest (0 where the label is elsewhere).
+void logits_statistics(const Logits& call, float* largest, float* sums, Stream stream);
+// The second pass: overwrites the logits by their gradient, from largest and sums over all slices.
+void logits_gradient(const Logits& call, float scale, const float* largest, const float* sums,
+                     Stream stream);
+
+// ---- sums
+
+// out [width] += the sum of x's rows. `partials`: [column_partials(rows, width), width].
+std::int64_t column_partials(std::int64_t rows, std::int64_t width);
+void column_sum(Type type, const void* x, std::int64_t rows, std::int64_t width, float* partials,
+                float* out, Stream stream);
+// partials [square_partials()]: their sum is that of x².
+std::int64_t square_partials();
+void square_sum(Type type, const void* x, std::int64_t elements, double* partials, Stream stream);
+
+// ---- optimizer
+
+// A run of elements from the end of the run before it.
+struct DecayRun {
+  std::int64_t end = 0;
+  float decay = 0;  // weight decay
+};
+struct Adamw {
+  static constexpr int kRuns = 32;
+  float* master = nullptr;
+  Type gradient_type = Type::fp32;
+  void* gradient = nullptr;  // set to zero on the way
+  float* first = nullptr;
+  float* second = nullptr;
+  void* weight = nullptr;        // a bf16 copy of the master; null: none
+  const float* scale = nullptr;  // of the gradient, in the kernels' memory; where it is not finite
+                                 // nothing is changed
+  std::int64_t elements = 0;
+  DecayRun runs[kRuns];
+  int num_runs = 0;
+  float rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
+  float correction1 = 1, correction2 = 1;  // 1 - beta1^step, sqrt(1 - beta2^step)
+};
+void adamw(const Adamw& call, Stream stream);
+
+}  // namespace braid::ops::kernels

@@ -1,0 +1,172 @@
+// Column sums (bias gradients), always in the same order, and sums of squares.
+
+#include "runtime/ops/cuda/sums.cuh"
+
+namespace braid::ops::kernels {
+
+Reach reach() {
+#ifdef __CUDACC__
+  return Reach::gpu;
+#else
+  return Reach::host;
+#endif
+}
+
+namespace {
+
+constexpr int kSumThreads = 256;
+constexpr int kSumWarps = kSumThreads / kWarp;
+constexpr int kRowsAtLeast = 64;  // of one block: fewer are not worth a row of partial sums
+constexpr int kAddWarps = 32;
+constexpr int kSquareBlocks = 4;  // a processor
+
+struct ColumnSum {
+  const void* x = nullptr;
+  std::int64_t rows = 0, width = 0, rows_per_block = 0;
+  float* partials = nullptr;
+};
+
+// A block sums some rows of a stripe of columns: its warps take turns at the rows, a lane holds
+// kVec neighbouring columns.
+template <class T, int kVec>
+__global__ void __launch_bounds__(kSumThreads) column_partial(ColumnSum call) {
+  __shared__ float room[kSumWarps][kWarp * kVec];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t stripe = static_cast<std::int64_t>(blockIdx.x) * kWarp * kVec;
+  const std::int64_t column = stripe + lane * kVec;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * call.rows_per_block;
+  std::int64_t end = begin + call.rows_per_block;
+  if (end > call.rows) end = call.rows;
+  float sums[kVec] = {};
+  if (column < call.width) {
+#pragma unroll 4
+    for (std::int64_t row = begin + warp; row < end; row += kSumWarps) {
+      float values[kVec];
+      load<kVec>(as<T>(call.x) + row * call.width + column, values);
+#pragma unroll
+      for (int i = 0; i < kVec; ++i) sums[i] += values[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) room[warp][lane * kVec + i] = sums[i];
+  __syncthreads();
+  float* mine = call.partials + static_cast<std::int64_t>(blockIdx.y) * call.width;
+  for (int i = static_cast<int>(threadIdx.x); i < kWarp * kVec; i += kSumThreads) {
+    if (stripe + i >= call.width) continue;
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < kSumWarps; ++w) sum += room[w][i];
+    mine[stripe + i] = sum;
+  }
+}
+
+__global__ void __launch_bounds__(kWarp* kAddWarps) add_rows_kernel(AddRows call) {
+  __shared__ float room[kAddWarps][kWarp + 1];  // a column of it lies in different banks
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
+  float sum = 0;
+  if (column < call.width) {
+#pragma unroll 4
+    for (std::int64_t row = warp; row < call.num_rows; row += kAddWarps)
+      sum += call.rows[row * call.width + column];
+  }
+  room[warp][lane] = sum;
+  __syncthreads();
+  // Turned round, a warp holds what is one column's.
+  sum = warp_merged(room[lane][warp], Add{});
+  const std::int64_t mine = static_cast<std::int64_t>(blockIdx.x) * kWarp + warp;
+  if (lane == 0 && mine < call.width) call.out[mine] += sum;
+}
+
+struct SquareSum {
+  const void* x = nullptr;
+  std::int64_t elements = 0;
+  double* partials = nullptr;
+};
+
+template <class T, int kVec>
+__global__ void __launch_bounds__(kSumThreads) square_partial(SquareSum call) {
+  __shared__ Rooms<double> rooms;
+  int turn = 0;
+  const std::int64_t vectors = call.elements / kVec;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kSumThreads;
+  double sum = 0;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
+#pragma unroll 4
+  for (std::int64_t vector = thread; vector < vectors; vector += stride) {
+    float values[kVec];
+    load<kVec>(as<T>(call.x) + vector * kVec, values);
+    float part = 0;
+#pragma unroll
+    for (int i = 0; i < kVec; ++i) part += values[i] * values[i];
+    sum += part;
+  }
+  const std::int64_t tail = vectors * kVec + thread;
+  if (tail < call.elements) {
+    const float value = to_float(as<T>(call.x)[tail]);
+    sum += value * value;
+  }
+  struct AddDouble {
+    __device__ __forceinline__ double operator()(double a, double b) const { return a + b; }
+  };
+  sum = block_merged(sum, 0.0, AddDouble{}, rooms, turn);
+  if (threadIdx.x == 0) call.partials[blockIdx.x] = sum;
+}
+
+}  // namespace
+
+void add_rows(const AddRows& call, Stream stream) {
+  launch(add_rows_kernel, dim3(static_cast<unsigned>(ceil_div(call.width, kWarp))),
+         dim3(kWarp * kAddWarps), stream, call, "add rows");
+}
+
+std::int64_t column_partials(std::int64_t rows, std::int64_t width) {
+  // Enough blocks to fill the device twice, whatever the width of a stripe.
+  const std::int64_t stripes = ceil_div(width, kWarp * kPack<Bf16>);
+  const std::int64_t wanted = ceil_div(2 * num_processors() * 8, larger(stripes, 1));
+  return larger(1, smaller(wanted, ceil_div(rows, kRowsAtLeast)));
+}
+
+void column_sum(Type type, const void* x, std::int64_t rows, std::int64_t width, float* partials,
+                float* out, Stream stream) {
+  if (rows == 0 || width == 0) return;
+  const std::int64_t splits = column_partials(rows, width);
+  const ColumnSum call{x, rows, width, ceil_div(rows, splits), partials};
+  with_type(type, [&](auto value) {
+    using T = decltype(value);
+    const auto run = [&](auto vec) {
+      constexpr int kVec = decltype(vec)::value;
+      launch(
+          column_partial<T, kVec>,
+          dim3(static_cast<unsigned>(ceil_div(width, kWarp * kVec)), static_cast<unsigned>(splits)),
+          dim3(kSumThreads), stream, call, "column sum");
+    };
+    if (width % kPack<T> == 0 && is_aligned(x))
+      run(std::integral_constant<int, kPack<T>>{});
+    else
+      run(std::integral_constant<int, 1>{});
+  });
+  add_rows({partials, splits, width, out}, stream);
+}
+
+std::int64_t square_partials() { return kSquareBlocks * num_processors(); }
+
+void square_sum(Type type, const void* x, std::int64_t elements, double* partials, Stream stream) {
+  const SquareSum call{x, elements, partials};
+  with_type(type, [&](auto value) {
+    using T = decltype(value);
+    const auto run = [&](auto vec) {
+      launch(square_partial<T, decltype(vec)::value>,
+             dim3(static_cast<unsigned>(square_partials())), dim3(kSumThreads), stream, call,
+             "square sum");
+    };
+    if (is_aligned(x))
+      run(std::integral_constant<int, kPack<T>>{});
+    else
+      run(std::integral_constant<int, 1>{});
+  });
+}
+
+}  // namespace braid::ops::kernels

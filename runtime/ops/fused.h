@@ -1,0 +1,91 @@
+#pragma once
+// The kernels of ops/cuda on tensors. Each function says whether it did the work: where no kernel
+// reaches the tensors it does nothing, and on a GPU the reason is noted (ops/fallback.h).
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/ops/cuda/kernels.h"
+#include "runtime/ops/rotary.h"
+
+namespace braid::ops::fused {
+
+// Whether kernels reach the memory of this tensor.
+bool reaches(const at::Tensor& x);
+
+enum class NormKind { rms, layer };
+
+struct Normed {
+  at::Tensor y, statistics;
+  at::Tensor sum;  // x + added, where something was added
+};
+std::optional<Normed> norm(NormKind kind, const at::Tensor& x, const at::Tensor& added,
+                           const at::Tensor& weight, const at::Tensor& bias, double epsilon);
+// dx, with `residual` added where it is defined; adds to the fp32 gradients that are defined.
+std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
+                                        const at::Tensor& statistics, const at::Tensor& weight,
+                                        const at::Tensor& weight_gradient,
+                                        const at::Tensor& bias_gradient,
+                                        const at::Tensor& residual);
+
+std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::Tensor& x);
+struct Activated {
+  at::Tensor dx;
+  at::Tensor y;  // made again, where it was asked for
+};
+std::optional<Activated> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                           const at::Tensor& x, bool again);
+
+// One after the other in the last dim of [tokens, batch, heads, head_dim]: turns the heads of q and
+// k where they lie.
+struct PackedHeads {
+  std::int64_t q = 0, kv = 0;  // heads
+};
+bool rotary_in_place(const at::Tensor& qkv, const PackedHeads& heads, const RotaryTable& table);
+// dq, dk and dv of [tokens, batch, heads, head_dim], the first two turned back, as one tensor
+// [tokens, batch, (q + 2·kv)·head_dim].
+std::optional<at::Tensor> rotary_packed_back(const at::Tensor& dq, const at::Tensor& dk,
+                                             const at::Tensor& dv, const RotaryTable& table);
+
+// The loss of each row; the logits become their gradient times `scale`.
+struct Vocabulary {
+  std::int64_t first = 0, real = 0, ignored = 0;
+};
+std::optional<at::Tensor> cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                        const Vocabulary& slice, double scale);
+struct SliceStatistics {
+  at::Tensor largest;  // [rows]
+  at::Tensor sums;     // [rows, 2], as kernels::logits_statistics
+};
+std::optional<SliceStatistics> logits_statistics(const at::Tensor& logits, const at::Tensor& labels,
+                                                 const Vocabulary& slice);
+bool logits_gradient(const at::Tensor& logits, const at::Tensor& labels, const Vocabulary& slice,
+                     double scale, const at::Tensor& largest, const at::Tensor& sums);
+
+// gradient [out, in] += dyᵀ·x of dy [rows, out] and x [rows, in], in fp32 by the product itself.
+bool add_product(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
+// residual + x·Wᵀ + bias in one pass: x [rows, in], weight [out, in], residual [.., out].
+std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,
+                                      const at::Tensor& weight, const at::Tensor& bias);
+
+// gradient [width] += the sum of the rows of x [rows, width].
+bool column_sum(const at::Tensor& gradient, const at::Tensor& x);
+// The sum of the squares of all flat tensors, fp64, one element; undefined where one is out of
+// reach.
+at::Tensor square_sum(const std::vector<at::Tensor>& parts);
+
+// One pass of AdamW over a flat buffer, see kernels::Adamw.
+struct Adamw {
+  at::Tensor master, gradient, first, second;
+  at::Tensor weight;  // the bf16 copy; undefined: none
+  at::Tensor scale;   // one fp32 on the device
+  std::vector<kernels::DecayRun> runs;
+  double rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
+  std::int64_t step = 1;
+};
+bool adamw(const Adamw& call);
+
+}  // namespace braid::ops::fused

@@ -1,0 +1,78 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+
+#include <cmath>
+
+#include "runtime/ops/fused_common.h"
+
+namespace braid::ops::fused {
+
+bool column_sum(const at::Tensor& gradient, const at::Tensor& x) {
+  if (!reaches(x) || !takes("bias_gradient", {&x}) || !takes_floats("bias_gradient", {&gradient}))
+    return false;
+  const std::int64_t rows = rows_of(x), width = x.size(-1);
+  const at::Tensor partials =
+      at::empty({kernels::column_partials(rows, width), width}, gradient.options());
+  kernels::column_sum(type_of(x), memory(x), rows, width, floats(partials), floats(gradient),
+                      stream_of(x));
+  return true;
+}
+
+at::Tensor square_sum(const std::vector<at::Tensor>& parts) {
+  if (parts.empty() || !reaches(parts.front())) return {};
+  for (const at::Tensor& part : parts)
+    if (!takes("gradient_norm", {&part})) return {};
+  const std::int64_t each = kernels::square_partials();
+  at::Tensor partials = at::empty({static_cast<std::int64_t>(parts.size()), each},
+                                  parts.front().options().dtype(at::kDouble));
+  auto* next = partials.data_ptr<double>();
+  for (const at::Tensor& part : parts) {
+    kernels::square_sum(type_of(part), memory(part), part.numel(), next, stream_of(part));
+    next += each;
+  }
+  return at::sum(partials).view({1});
+}
+
+bool adamw(const Adamw& step) {
+  if (!reaches(step.master) || !takes("adamw", {&step.gradient}) ||
+      !takes_floats("adamw", {&step.master, &step.first, &step.second, &step.scale}))
+    return false;
+  if (step.weight.defined() &&
+      (step.weight.scalar_type() != at::kBFloat16 || !step.weight.is_contiguous())) {
+    note_fallback("adamw", fmt::format("weights in {}", c10::toString(step.weight.scalar_type())));
+    return false;
+  }
+  if (step.runs.empty()) return true;
+  const auto power = [&](double beta) { return std::pow(beta, static_cast<double>(step.step)); };
+  kernels::Adamw call;
+  call.gradient_type = type_of(step.gradient);
+  call.scale = floats(step.scale);
+  call.rate = static_cast<float>(step.rate);
+  call.beta1 = static_cast<float>(step.beta1);
+  call.beta2 = static_cast<float>(step.beta2);
+  call.epsilon = static_cast<float>(step.epsilon);
+  call.correction1 = static_cast<float>(1 - power(step.beta1));
+  call.correction2 = static_cast<float>(std::sqrt(1 - power(step.beta2)));
+  // As many runs at once as a call holds.
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < step.runs.size();) {
+    call.num_runs = 0;
+    for (; i < step.runs.size() && call.num_runs < kernels::Adamw::kRuns; ++i)
+      call.runs[call.num_runs++] = {step.runs[i].end - begin, step.runs[i].decay};
+    const std::int64_t length = call.runs[call.num_runs - 1].end;
+    const auto part = [&](const at::Tensor& x) {
+      return x.defined() ? x.narrow(0, begin, length).data_ptr() : nullptr;
+    };
+    call.master = static_cast<float*>(part(step.master));
+    call.gradient = part(step.gradient);
+    call.first = static_cast<float*>(part(step.first));
+    call.second = static_cast<float*>(part(step.second));
+    call.weight = part(step.weight);
+    call.elements = length;
+    kernels::adamw(call, stream_of(step.master));
+    begin += length;
+  }
+  return true;
+}
+
+}  // namespace braid::ops::fused
