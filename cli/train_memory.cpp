@@ -34,7 +34,7 @@ struct Row {
 Row row_of(const Plan& plan, const HeldMemory& held, std::size_t stage) {
   Row row;
   const StagePrediction& prediction = plan.prediction.stages[stage];
-  const MemoryParts parts = memory_parts(prediction);
+  const MemoryParts parts = held_parts(prediction);
   Bytes planned_total;
   for (const Term& term : kTerms) {
     row.held.push_back(held.*term.held);

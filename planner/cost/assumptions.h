@@ -24,12 +24,11 @@ struct Assumptions {
   Bytes communicator = Bytes(std::int64_t{256} << 20);
   // What PyTorch's allocator reserves beyond what is in use: 10.5% is the median over 248 ranks.
   double allocator_slack = 0.10;
-  // AdamW: reads gradient, master weight and two moments, writes the last three and the bf16
-  // weight.
-  double optimizer_traffic = 30;
+  // AdamW: reads gradient, master weight and two moments, writes the last three.
+  double optimizer_traffic = 28;
 };
 
-inline constexpr std::int64_t kMasterBytes = 4;  // fp32 weight beside a bf16 one
+inline constexpr std::int64_t kMasterBytes = 2;  // what a bf16 weight lacks of its fp32 master
 inline constexpr std::int64_t kMomentBytes = 8;  // Adam's two fp32 moments
 
 }  // namespace braid

@@ -105,6 +105,11 @@ LayerMemory BraidModel::memory(const Work& w) const {
   // Measured peaks have all of it already.
   const std::optional<double> counted = f.times ? f.times->workspace(s, w.samples) : std::nullopt;
   double workspace = counted.value_or(transient * w.samples);
+  if (!counted && f.shape.kind == LayerKind::head) {
+    const std::int64_t row =
+        (f.shape.vocab + s.tensor_split() - 1) / s.tensor_split() * bytes_of(settings_.precision);
+    workspace = std::min(workspace, static_cast<double>(rows_of_logits(row) * row));
+  }
   if (profile_ == nullptr || !profile_->only_stage) {
     const double mine = w.dense + w.experts;
     if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
@@ -126,6 +131,13 @@ LayerMemory BraidModel::memory(const Work& w) const {
     memory.deferred =
         scaled(deferred_bytes(f.shape, s.recompute, settings_.precision, cut), samples);
   memory.workspace = whole_bytes(workspace);
+  // A step of one micro-batch makes a block's gradients when those behind it have freed their
+  // activations: each block needs room for the larger of the two, and one of them for both.
+  const PipelineShape& shape = w.site.shape;
+  if (shape.stages == 1 && shape.micro_batches == 1 && f.shape.kind == LayerKind::block) {
+    memory.in_turn = std::min(memory.activations, memory.gradients);
+    memory.workspace += memory.in_turn;
+  }
   return memory;
 }
 

@@ -198,7 +198,7 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {
   const Bytes held = scaled(memory.activations, in_flight(site.shape, site.stage)) +
                      weights_waiting(site.shape, site.stage) * memory.deferred;
-  return memory.states() + held + slack(held);
+  return memory.states() + held - memory.in_turn + slack(held);
 }
 
 Bytes BraidModel::slack(Bytes in_use) const { return scaled(in_use, slack_); }

@@ -33,6 +33,7 @@ LayerMemory& LayerMemory::operator+=(const LayerMemory& other) {
   optimizer += other.optimizer;
   activations += other.activations;
   deferred += other.deferred;
+  in_turn += other.in_turn;
   workspace = std::max(workspace, other.workspace);
   return *this;
 }

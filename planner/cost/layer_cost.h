@@ -51,6 +51,7 @@ struct LayerMemory {
   Bytes optimizer;
   Bytes activations;  // one micro-batch in flight
   Bytes deferred;     // kept for the weight gradients of one micro-batch that wait (zero-bubble)
+  Bytes in_turn;      // counted twice above: gradients that are made when activations are freed
   Bytes workspace;    // short-lived; a stage needs the largest of its layers', not the sum
 
   Bytes states() const { return weights + gradients + optimizer; }

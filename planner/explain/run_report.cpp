@@ -101,7 +101,7 @@ Json memory_json(const Plan& plan, std::size_t stage, const HeldMemory& held) {
   if (held.allocated) json["held_bytes"][kAllocator] = held.allocated->value();
   if (is_priced(plan)) {
     const StagePrediction& prediction = plan.prediction.stages[stage];
-    const MemoryParts parts = memory_parts(prediction);
+    const MemoryParts parts = held_parts(prediction);
     for (const MemoryTerm& term : kMemoryTerms)
       json["planned_bytes"][term.name] = (parts.*term.planned).value();
     json["planned_bytes"][kAllocator] = prediction.allocated().value();

@@ -120,10 +120,16 @@ MemoryParts memory_parts(const StagePrediction& stage) {
   return {memory.weights,
           memory.gradients,
           memory.optimizer,
-          scaled(memory.activations, stage.in_flight),
+          scaled(memory.activations, stage.in_flight) - memory.in_turn,
           memory.deferred + stage.messages + memory.workspace,
           stage.slack,
           stage.overhead};
+}
+
+MemoryParts held_parts(const StagePrediction& stage) {
+  MemoryParts parts = memory_parts(stage);
+  parts.activations += stage.memory.in_turn;
+  return parts;
 }
 
 int fullest_stage(const Prediction& prediction) {

@@ -45,6 +45,8 @@ struct MemoryParts {
   Bytes workspace, slack, overhead;
 };
 MemoryParts memory_parts(const StagePrediction& stage);
+// As a run holds them one by one: with the activations whose place gradients take later.
+MemoryParts held_parts(const StagePrediction& stage);
 // The stage that needs most, and the first one that does not fit.
 int fullest_stage(const Prediction& prediction);
 std::optional<int> first_overflow(const Prediction& prediction);

@@ -67,7 +67,7 @@ std::string bar(const StagePrediction& stage, const RenderOptions& options) {
 }
 
 std::string activations(const StagePrediction& stage, const Scale& scale) {
-  std::string sum = scale(scaled(stage.memory.activations, stage.in_flight));
+  std::string sum = scale(memory_parts(stage).activations);
   if (stage.in_flight == 1) return sum;
   // A digit more, so that the product can be followed.
   return fmt::format("{:.3g} × {} = {}", stage.in_flight, scale(stage.memory.activations, 1), sum);

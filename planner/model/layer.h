@@ -169,6 +169,11 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
 // every product's output, and what recomputation has made again.
 Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
                      const Split& split = {});
+// A head makes the logits of so many rows at a time: a whole number of kRowsStep, as many as fit
+// into kLogitsAtOnce but at least one step.
+inline constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 30;
+inline constexpr std::int64_t kRowsStep = 1024;
+std::int64_t rows_of_logits(std::int64_t bytes_of_row);
 // Short-lived bytes of one sample at the layer's worst moment, on top of what is saved: the
 // re-materialised activations under recomputation, the logits of a head.
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);

@@ -44,14 +44,17 @@ std::int64_t active_ffn(const LayerShape& layer) {
   return copies(layer) * layer.ffn + layer.shared_ffn;
 }
 
-// What a block keeps for backward. A post-norm block (BERT) keeps the same four h-wide tensors as a
-// pre-norm one: its two sums stand in for the pre-norm block's residuals.
+// What a block keeps for backward. Norm outputs and activations are made again from the norms'
+// inputs and the pre-activations, always: one pass over memory each. Where that would need other
+// ranks (in a square) norm outputs are kept, and so are the inputs of a post-norm block's (BERT's)
+// matrices, which no norm makes, and all that a mixture has permuted.
 struct BlockBytes {
-  std::int64_t input = 0;  // x: all that full recomputation keeps
-  std::int64_t cheap = 0;  // attention output, log-sum-exp and activation: selective drops these
+  std::int64_t input = 0;   // x: all that full recomputation keeps
+  std::int64_t cheap = 0;   // attention output and log-sum-exp: selective drops these
+  std::int64_t remade = 0;  // in every backward
   std::int64_t remaining = 0;
 
-  std::int64_t total() const { return input + cheap + remaining; }
+  std::int64_t kept() const { return input + cheap + remaining; }
 };
 
 BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split& split) {
@@ -62,21 +65,27 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   const std::int64_t kv_heads = per_rank(layer.kv_heads, split.tensor * split.square);
   const std::int64_t q = heads * layer.head_dim;
   const std::int64_t kv = kv_heads * layer.head_dim;
-  const std::int64_t norm = h * bytes + statistics(layer.norm);  // its output and statistics
-  const std::int64_t attended = q * bytes + heads * kFp32;       // output and log-sum-exp
+  const bool remakes = !layer.post_norm && split.square == 1;
+  const auto add_norm = [&](BlockBytes& kept, bool mixture) {
+    kept.remaining += narrow * statistics(layer.norm);
+    (remakes && !mixture ? kept.remade : kept.remaining) += narrow * h * bytes;
+  };
+  const std::int64_t attended = q * bytes + heads * kFp32;  // output and log-sum-exp
   BlockBytes kept;
   kept.input = narrow * h * bytes;
   int sublayers = 0;
   if (layer.attention != AttentionKind::none) {
     ++sublayers;
-    kept.remaining += narrow * norm + wide * (q + 2 * kv) * bytes;
+    add_norm(kept, false);
+    kept.remaining += wide * (q + 2 * kv) * bytes;
     kept.cheap += wide * attended;
     if (layer.qk_norm)  // q and k ahead of their norm, and a 1/rms for each head
       kept.remaining += wide * ((q + kv) * bytes + (heads + kv_heads) * kFp32);
   }
   if (layer.cross_tokens > 0) {
     ++sublayers;
-    kept.remaining += narrow * norm + wide * q * bytes;
+    add_norm(kept, false);
+    kept.remaining += wide * q * bytes;
     kept.remaining += per_rank(layer.cross_tokens, split.context) * 2 * kv * bytes;
     kept.cheap += wide * attended;
   }
@@ -85,8 +94,10 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
     const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
     const std::int64_t columns =
         copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
-    kept.remaining += narrow * norm + inner * pre_activations(layer) * columns * bytes;
-    kept.cheap += inner * columns * bytes;
+    const bool mixture = layer.experts > 0;
+    add_norm(kept, mixture);
+    kept.remaining += inner * pre_activations(layer) * columns * bytes;
+    (mixture ? kept.cheap : kept.remade) += inner * columns * bytes;
     // A mixture keeps its permuted inputs, its experts' outputs, the router's probabilities and
     // which experts it chose.
     if (layer.experts > 0)
@@ -98,14 +109,16 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   return kept;
 }
 
-// Gradients that live together at a sub-layer's worst moment: of its activation, of what the
-// activation was made of, and of the sub-layer's input and output; or of attention's output, of q,
-// k and v by themselves and side by side, and of input and output.
+// Gradients that live together at a sub-layer's worst moment: of its activation (whose place the
+// activation takes when it is made again, as the pre-activation's gradient takes the
+// pre-activation's) and of the sub-layer's input and output, beside the norm's output; or of
+// attention's output, of q, k and v by themselves and side by side, and of input and output. A
+// mixture makes its pre-activations' gradients beside them.
 std::int64_t live_gradients(const LayerShape& layer, std::int64_t bytes) {
-  const std::int64_t ffn =
-      (pre_activations(layer) + 1) * active_ffn(layer) + 2 * copies(layer) * layer.hidden;
+  const std::int64_t gradients = layer.experts > 0 ? pre_activations(layer) + 1 : 1;
+  const std::int64_t ffn = gradients * active_ffn(layer) + 3 * copies(layer) * layer.hidden;
   const std::int64_t attention =
-      (3 * layer.heads + 4 * layer.kv_heads) * layer.head_dim + 2 * layer.hidden;
+      (3 * layer.heads + 4 * layer.kv_heads) * layer.head_dim + 3 * layer.hidden;
   return layer.tokens * std::max(ffn, attention) * bytes;
 }
 
@@ -220,7 +233,7 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
   const BlockBytes kept = block_bytes(layer, bytes, split);
   switch (recompute) {
     case Recompute::none:
-      return Bytes(kept.total());
+      return Bytes(kept.kept());
     case Recompute::selective:
       return Bytes(kept.input + kept.remaining);
     case Recompute::full:
@@ -249,7 +262,8 @@ Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision pre
         copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
     elements += copies(layer) * output + inner * pre_activations(layer) * columns;
   }
-  return Bytes(elements * bytes) + saved_bytes(layer, Recompute::none, precision, split) -
+  return Bytes(elements * bytes + block_bytes(layer, bytes, split).remade) +
+         saved_bytes(layer, Recompute::none, precision, split) -
          saved_bytes(layer, recompute, precision, split);
 }
 
@@ -270,6 +284,10 @@ Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision pr
       return Bytes(predictions(layer) * layer.vocab * bytes);
   }
   internal_failure("unknown layer kind", std::source_location::current());
+}
+
+std::int64_t rows_of_logits(std::int64_t bytes_of_row) {
+  return std::max<std::int64_t>(1, kLogitsAtOnce / bytes_of_row / kRowsStep) * kRowsStep;
 }
 
 Bytes boundary_bytes(const LayerShape& layer, Precision precision) {

@@ -59,6 +59,7 @@ inline constexpr std::array kMemoryFields = {
     MemoryField{"optimizer", &LayerMemory::optimizer},
     MemoryField{"activations", &LayerMemory::activations},
     MemoryField{"deferred", &LayerMemory::deferred},
+    MemoryField{"in_turn", &LayerMemory::in_turn},
     MemoryField{"workspace", &LayerMemory::workspace},
 };
 

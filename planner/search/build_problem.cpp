@@ -24,7 +24,7 @@ bool covers(const LayerCost& a, const LayerCost& b) {
          a.time.once_reduce() <= b.time.once_reduce() &&
          a.time.once_update() <= b.time.once_update() && a.memory.states() <= b.memory.states() &&
          a.memory.activations <= b.memory.activations && a.memory.deferred <= b.memory.deferred &&
-         a.memory.workspace <= b.memory.workspace;
+         a.memory.in_turn >= b.memory.in_turn && a.memory.workspace <= b.memory.workspace;
 }
 
 class ProblemBuilder {

@@ -75,6 +75,8 @@ class Cutter {
     }
   }
 
+  bool keeps_normed() const { return shape_.post_norm || split_.square > 1; }
+
   // What the operators of a block keep, in the order in which they run. Whatever has no operator of
   // its own here (routers, cross-attention) comes last, as one.
   std::vector<Bytes> saved(Recompute recompute) const {
@@ -94,7 +96,7 @@ class Cutter {
       if (recompute != Recompute::full && shape_.attention != AttentionKind::none) {
         const std::int64_t heads = per_rank(shape_.heads, split_.tensor);
         const std::int64_t kv = per_rank(shape_.kv_heads, split_.tensor);
-        add(narrow, hidden);
+        if (keeps_normed()) add(narrow, hidden);
         add(narrow, statistics);
         add(wide, (heads + 2 * kv) * shape_.head_dim * bytes_);
         if (recompute == Recompute::none) {
@@ -106,10 +108,9 @@ class Cutter {
         const std::int64_t ways = split_.matrices ? split_.tensor : 1;
         const std::int64_t columns = per_rank(shape_.ffn, ways) + per_rank(shape_.shared_ffn, ways);
         if (shape_.attention != AttentionKind::none) add(narrow, hidden);  // the residual
-        add(narrow, hidden);
+        if (keeps_normed()) add(narrow, hidden);
         add(narrow, statistics);
         add(inner, (is_gated(shape_.activation) ? 2 : 1) * columns * bytes_);
-        if (recompute == Recompute::none) add(inner, columns * bytes_);
       }
     }
     // Samples may be fractions, and each tensor then rounds up.

@@ -48,7 +48,7 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
   p.overhead = cost.stage_overhead(site);
   p.messages = cost.messages(site);
   const Bytes in_use = p.memory.states() + scaled(p.memory.activations, p.in_flight) +
-                       p.memory.deferred + p.memory.workspace;
+                       p.memory.deferred - p.memory.in_turn + p.memory.workspace;
   // Layers round up one by one: what that adds is counted as slack.
   p.slack = resident + cost.reserved_workspace(p.memory) - in_use;
   p.peak = resident + cost.reserved_workspace(p.memory) + p.messages + p.overhead;

@@ -3,8 +3,11 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
+#include <string_view>
 
 #include "runtime/comm/nccl_watchdog.h"
 
@@ -49,13 +52,23 @@ struct Site {
   int device;
   Store store;
   Watchdog watchdog;
+  // Where ranks share a GPU all collectives of a rank go one after the other, whatever their group:
+  // two at once may each have taken the processors that the other waits for on another rank.
+  std::optional<c10::cuda::CUDAStream> one_by_one;
 };
 
-// A communicator and the stream that is its own.
+bool ranks_share_gpus() {
+  const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return allowed != nullptr && std::string_view(allowed) == "1";
+}
+
+c10::cuda::CUDAStream new_stream() { return c10::cuda::getStreamFromPool(/*isHighPriority=*/true); }
+
+// A communicator and its stream.
 class Lane {
  public:
-  Lane(Site& site, ncclComm_t comm)
-      : site_(site), comm_(comm), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)) {
+  Lane(Site& site, ncclComm_t comm, c10::cuda::CUDAStream stream)
+      : site_(site), comm_(comm), stream_(stream) {
     site_.watchdog.add(comm_);
   }
   ~Lane() {
@@ -133,9 +146,9 @@ class NcclGroup final : public Group {
     if (size() == 1) return;
     meet();
     const ncclComm_t comm = communicator();
-    collectives_ = std::make_unique<Lane>(*site_, comm);
-    up_ = std::make_unique<Lane>(*site_, split_off(comm));
-    down_ = std::make_unique<Lane>(*site_, split_off(comm));
+    collectives_ = std::make_unique<Lane>(*site_, comm, site_->one_by_one.value_or(new_stream()));
+    up_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
+    down_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
     C10_CUDA_CHECK(cudaMalloc(&word_, sizeof(std::int64_t)));
     C10_CUDA_CHECK(cudaMemset(word_, 0, sizeof(std::int64_t)));
   }
@@ -433,7 +446,12 @@ std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::millisecond
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
   Store store = connect(launch, true, timeout);
   std::shared_ptr<Site> site(
-      new Site{launch, timeout, device, std::move(store), {launch, timeout, device}});
+      new Site{launch,
+               timeout,
+               device,
+               std::move(store),
+               {launch, timeout, device},
+               ranks_share_gpus() ? std::optional(new_stream()) : std::nullopt});
   std::vector<int> ranks(to_size(launch.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return std::make_unique<NcclGroup>(std::move(site), std::move(ranks), launch.rank, "world",

@@ -50,8 +50,8 @@ struct StepTimes {
 StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
                     const StepOptions& options);
 
-// Bytes that AdamW moves for one parameter: reads gradient, master and two moments, writes master,
-// moments and the bf16 copy.
+// Bytes that the usual AdamW moves for one parameter: reads gradient, master and two moments,
+// writes master, moments and the bf16 copy.
 inline constexpr double kUpdateBytes = 4 + 4 + 8 + 8 + 4 + 2;
 
 }  // namespace braid::measure

@@ -154,7 +154,8 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   const ops::Attended attended =
       attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_), feed);
   saved.keep(slot(Slot::x), x);
-  saved.keep(slot(Slot::normed), site_.as_published() ? heads.operand : normed.y);
+  if (!norm_.is_cheap())
+    saved.keep(slot(Slot::normed), site_.as_published() ? heads.operand : normed.y);
   saved.keep(slot(Slot::statistics), normed.statistics);
   saved.keep(slot(Slot::q), heads.q);
   saved.keep(slot(Slot::k), heads.k);
@@ -187,10 +188,10 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   const auto [dtokens, out_operand] =
       parallel::linear_input_gradient(wide_dy, parameters.weight(out_), Direction::outward, site_);
   work.later([this, &parameters, dropped, out_dy = out_operand, out = attended.out] {
-    parallel::add_weight_gradient(parameters.gradient(out_), out_dy,
+    parallel::add_weight_gradient(parameters.gradient_sum(out_), out_dy,
                                   flat(parallel::to_tokens(out, site_)), Direction::outward, site_);
     if (site_.shape.attention_out_bias)
-      ops::add_bias_gradient(parameters.gradient(out_bias_), dropped);
+      ops::add_bias_gradient(parameters.gradient_sum(out_bias_), dropped);
   });
 
   const at::Tensor dout = parallel::to_heads(by_head(dtokens, s.head_dim), site_);
@@ -220,17 +221,19 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
                               : at::cat({flat(dq), flat(dk), flat(dv)}, 2);
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
+  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
+  const auto [dx, made] = norm_.backward(dnormed, saved.at(slot(Slot::x)),
+                                         saved.at(slot(Slot::statistics)), parameters, work, dy);
   // The gathered input is not kept: gathered again when its turn comes.
   work.later([this, &parameters, bias_dy = s.qkv_bias ? dqkv : at::Tensor(), qkv_dy = qkv_operand,
-              normed = saved.at(slot(Slot::normed))] {
+              normed = made.defined() ? made : saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
-    parallel::add_weight_gradient(parameters.fused_gradient(qkv_, 3), qkv_dy, wide,
+    parallel::add_weight_gradient(parameters.fused_gradient_sum(qkv_, 3), qkv_dy, wide,
                                   Direction::inward, site_);
-    if (bias_dy.defined()) ops::add_bias_gradient(parameters.fused_gradient(qkv_bias_, 3), bias_dy);
+    if (bias_dy.defined())
+      ops::add_bias_gradient(parameters.fused_gradient_sum(qkv_bias_, 3), bias_dy);
   });
-  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  return norm_.backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                        parameters, work, dy);
+  return dx;
 }
 
 void Attention::forget_cheap(Saved& saved) {

@@ -23,7 +23,6 @@ class AutogradBlock : public SubLayer {
   at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed,
                       parallel::Parameters& parameters, parallel::Saved& saved,
                       parallel::WeightWork& work) override;
-  void forget_cheap(parallel::Saved&) override {}
 
  private:
   std::vector<at::Tensor> arguments(const at::Tensor& x,

@@ -62,7 +62,7 @@ at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& sa
     ops::add_embedding_gradient(parameters().gradient(table_), parallel::gather_tokens(dx, site()),
                                 ids, parameters().local(table_).begin);
     if (site().shape.token_types > 0)
-      ops::add_bias_gradient(parameters().gradient(token_types_).select(0, 0), dx);
+      ops::add_bias_gradient({parameters().gradient(token_types_).select(0, 0)}, dx);
     if (site().shape.positions == 0) return;
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(dx.device());
     ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1),

@@ -58,10 +58,9 @@ at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
                                                Direction::inward, site_);
   const at::Tensor activated = ops::activate(s.activation, pre);
   saved.keep(slot(Slot::x), x);
-  saved.keep(slot(Slot::normed), site_.as_published() ? operand : normed.y);
+  if (!norm_.is_cheap()) saved.keep(slot(Slot::normed), site_.as_published() ? operand : normed.y);
   saved.keep(slot(Slot::statistics), normed.statistics);
   saved.keep(slot(Slot::pre), pre);
-  saved.keep(slot(Slot::activated), activated);
 
   return norm_.behind(onto_residual(x, activated, parameters.weight(down_),
                                     s.ffn_bias ? parameters.weight(down_bias_) : at::Tensor(),
@@ -76,37 +75,30 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   const at::Tensor& pre = saved.at(slot(Slot::pre));
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
-  const auto [dactivated, down_operand] =
+  auto [dactivated, down_operand] =
       parallel::linear_input_gradient(wide_dy, parameters.weight(down_), Direction::outward, site_);
-  at::Tensor activated, dpre;
-  if (saved.has(slot(Slot::activated))) {
-    activated = saved.at(slot(Slot::activated));
-    dpre = ops::activate_backward(s.activation, dactivated, pre);
-  } else {
-    ops::ActivatedAgain again = ops::activate_again(s.activation, dactivated, pre);
-    activated = std::move(again.y);
-    dpre = std::move(again.dx);
-  }
-  work.later([this, &parameters, dropped, down_dy = down_operand, activated] {
-    parallel::add_weight_gradient(parameters.gradient(down_), down_dy, activated,
-                                  Direction::outward, site_);
-    if (site_.shape.ffn_bias) ops::add_bias_gradient(parameters.gradient(down_bias_), dropped);
-  });
+  auto [dpre, activated] = ops::activate_again_(s.activation, dactivated, pre);
+  work.later(
+      [this, &parameters, dropped, down_dy = down_operand, activated = std::move(activated)] {
+        parallel::add_weight_gradient(parameters.gradient_sum(down_), down_dy, activated,
+                                      Direction::outward, site_);
+        if (site_.shape.ffn_bias)
+          ops::add_bias_gradient(parameters.gradient_sum(down_bias_), dropped);
+      });
   const auto [dwide, up_operand] = parallel::linear_input_gradient(
       dpre, parameters.fused_weight(up_, inputs()), Direction::inward, site_);
+  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
+  const auto [dx, made] = norm_.backward(dnormed, saved.at(slot(Slot::x)),
+                                         saved.at(slot(Slot::statistics)), parameters, work, dy);
   work.later([this, &parameters, bias_dy = s.ffn_bias ? dpre : at::Tensor(), up_dy = up_operand,
-              normed = saved.at(slot(Slot::normed))] {
+              normed = made.defined() ? made : saved.at(slot(Slot::normed))] {
     const at::Tensor wide = parallel::gather_tokens(normed, site_);
-    parallel::add_weight_gradient(parameters.fused_gradient(up_, inputs()), up_dy, wide,
+    parallel::add_weight_gradient(parameters.fused_gradient_sum(up_, inputs()), up_dy, wide,
                                   Direction::inward, site_);
     if (bias_dy.defined())
-      ops::add_bias_gradient(parameters.fused_gradient(up_bias_, inputs()), bias_dy);
+      ops::add_bias_gradient(parameters.fused_gradient_sum(up_bias_, inputs()), bias_dy);
   });
-  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  return norm_.backward(dnormed, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                        parameters, work, dy);
+  return dx;
 }
-
-void FeedForward::forget_cheap(Saved& saved) { saved.drop(slot(Slot::activated)); }
 
 }  // namespace braid::models

@@ -16,10 +16,9 @@ class FeedForward : public SubLayer {
   at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed,
                       parallel::Parameters& parameters, parallel::Saved& saved,
                       parallel::WeightWork& work) override;
-  void forget_cheap(parallel::Saved& saved) override;
 
  private:
-  enum class Slot { x, normed, statistics, pre, activated };  // as Attention's
+  enum class Slot { x, normed, statistics, pre };  // as Attention's
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
   int inputs() const { return is_gated(site_.shape.activation) ? 2 : 1; }
 

@@ -1,7 +1,10 @@
 #include "runtime/models/head.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/ops/cross_entropy.h"
@@ -25,7 +28,7 @@ Head::Head(std::string name, parallel::Site place) : Layer(std::move(name), std:
   if (!s.tied) {
     own_ = declare.add(spec_);
     matrix_ = {[this] { return parameters().weight(own_); },
-               [this] { return parameters().gradient(own_); }};
+               [this] { return parameters().gradient_sum(own_); }};
   }
   if (s.head_bias)
     bias_ = declare.add({.name = "bias",
@@ -38,45 +41,66 @@ Head::Head(std::string name, parallel::Site place) : Layer(std::move(name), std:
 
 parallel::LocalShape Head::rows() const { return parallel::local_shape(spec_, site()); }
 
-// From the matrix's input to its gradient; adds to loss and matrix gradient on the way.
+// From the matrix's input to its gradient; adds to loss and matrix gradient on the way. Some rows
+// at a time: all logits of a long batch would be the largest tensor of a step.
 at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   const at::Tensor inputs = wide.reshape({-1, wide.size(2)});
   const at::Tensor labels = feed.labels.narrow(0, 0, wide.size(0)).reshape({-1});
-  const parallel::LocalShape local = rows();
-  const ops::VocabularySlice slice{.first = local.begin, .real = local.real};
-  const bool cut = site().megatron();
+  const auto row_bytes = static_cast<std::int64_t>(matrix_.weight().size(0) * inputs.itemsize());
+  const std::int64_t rows = inputs.size(0), at_once = rows_of_logits(row_bytes);
+  if (watch_) logits_.reset();
+  at::Tensor result;
+  if (rows <= at_once) {
+    result = rows_gradient(inputs, labels, feed.loss_scale);
+  } else {
+    result = at::empty_like(inputs);
+    for (std::int64_t begin = 0; begin < rows; begin += at_once) {
+      const std::int64_t count = std::min(at_once, rows - begin);
+      result.narrow(0, begin, count)
+          .copy_(rows_gradient(inputs.narrow(0, begin, count), labels.narrow(0, begin, count),
+                               feed.loss_scale));
+    }
+  }
+  if (watch_) logits_ = logits_.view({wide.size(0), wide.size(1), -1});
+  return result.view(wide.sizes());
+}
 
+at::Tensor Head::rows_gradient(const at::Tensor& inputs, const at::Tensor& labels, double scale) {
   const bool biased = site().shape.head_bias;
   const at::Tensor logits =
       ops::linear(inputs, matrix_.weight(), biased ? parameters().weight(bias_) : at::Tensor());
-  if (watch_) logits_ = logits.clone().view({wide.size(0), wide.size(1), -1});
-  const auto add_loss = [&](const at::Tensor& rows) {
-    const at::Tensor loss = rows.sum(at::kDouble);
+  if (watch_) logits_ = logits_.defined() ? at::cat({logits_, logits}) : logits.clone();
+  const at::Tensor dlogits = logits_gradient(logits, labels, scale);
+  ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
+  if (biased) ops::add_bias_gradient(parameters().gradient_sum(bias_), dlogits);
+  return ops::linear_input_gradient(dlogits, matrix_.weight());
+}
+
+at::Tensor Head::logits_gradient(const at::Tensor& logits, const at::Tensor& labels, double scale) {
+  const parallel::LocalShape local = rows();
+  const ops::VocabularySlice slice{.first = local.begin, .real = local.real};
+  const bool cut = site().megatron();
+  const auto add_loss = [&](const at::Tensor& losses) {
+    const at::Tensor loss = losses.sum(at::kDouble);
     loss_ = loss_.defined() ? loss_.add(loss) : loss;
   };
-  const at::Tensor dlogits = [&] {
-    if (!cut) {
-      if (const auto losses = ops::cross_entropy_(logits, labels, slice, feed.loss_scale)) {
-        add_loss(*losses);
-        return logits;
-      }
+  if (!cut) {
+    if (const auto losses = ops::cross_entropy_(logits, labels, slice, scale)) {
+      add_loss(*losses);
+      return logits;
     }
-    const auto own = cut ? ops::slice_statistics(logits, labels, slice) : std::nullopt;
-    const at::Tensor max = own ? own->max.clone() : ops::logits_max(logits, slice);
-    if (cut)
-      parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max,
-                           CommKind::tensor);
-    const at::Tensor sums =
-        own ? ops::against(*own, max, labels, slice) : ops::exp_sums(logits, max, labels, slice);
-    if (cut)
-      parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
-                           CommKind::tensor);
-    add_loss(ops::row_losses(sums, labels));
-    return ops::logits_gradient_(logits, max, sums, labels, slice, feed.loss_scale);
-  }();
-  ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
-  if (biased) ops::add_bias_gradient(parameters().gradient(bias_), dlogits);
-  return ops::linear_input_gradient(dlogits, matrix_.weight()).view(wide.sizes());
+  }
+  const auto own = cut ? ops::slice_statistics(logits, labels, slice) : std::nullopt;
+  const at::Tensor max = own ? own->max.clone() : ops::logits_max(logits, slice);
+  if (cut)
+    parallel::all_reduce(max, *site().tensor, "logits max", comm::Reduction::max, CommKind::tensor);
+  const at::Tensor sums =
+      own ? ops::against(*own, max, labels, slice) : ops::exp_sums(logits, max, labels, slice);
+  if (cut)
+    parallel::all_reduce(sums, *site().tensor, "logits sum", comm::Reduction::sum,
+                         CommKind::tensor);
+  add_loss(ops::row_losses(sums, labels));
+  return ops::logits_gradient_(logits, max, sums, labels, slice, scale);
 }
 
 at::Tensor Head::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {

@@ -12,7 +12,8 @@ namespace braid::models {
 // Where the output matrix and its gradient are, when they are not the head's own (tied to the
 // embedding): [vocabulary rows of this rank, hidden].
 struct SharedMatrix {
-  std::function<at::Tensor()> weight, gradient;
+  std::function<at::Tensor()> weight;
+  std::function<ops::Sum()> gradient;
 };
 
 class Head : public parallel::Layer {
@@ -38,6 +39,9 @@ class Head : public parallel::Layer {
   // This rank's slice of the vocabulary.
   parallel::LocalShape rows() const;
   at::Tensor loss_gradient(const at::Tensor& wide, const parallel::Feed& feed);
+  at::Tensor rows_gradient(const at::Tensor& inputs, const at::Tensor& labels, double scale);
+  // Adds to the loss; the logits become their gradient.
+  at::Tensor logits_gradient(const at::Tensor& logits, const at::Tensor& labels, double scale);
 
   parallel::ParameterSpec spec_;
   std::unique_ptr<HeadInput> input_;

@@ -178,9 +178,9 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
               arrived = saved.at(slot(Slot::arrived))] {
     const at::Tensor inputs_all = ExpertDispatch::again(route, site_).gather(arrived);
     for_each_expert(counts, [&](std::size_t e, std::int64_t begin, std::int64_t n) {
-      ops::add_weight_gradient(parameters.gradient(down_[e]), doutputs.narrow(0, begin, n),
+      ops::add_weight_gradient(parameters.gradient_sum(down_[e]), doutputs.narrow(0, begin, n),
                                activated.narrow(0, begin, n));
-      ops::add_weight_gradient(parameters.fused_gradient(up_[e], inputs()),
+      ops::add_weight_gradient(parameters.fused_gradient_sum(up_[e], inputs()),
                                dpre.narrow(0, begin, n), inputs_all.narrow(0, begin, n));
     });
   });
@@ -192,7 +192,7 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
       ops::route_backward(dweights, probabilities, chosen).to(dy.scalar_type());
   dnormed.add_(ops::linear_input_gradient(dlogits, parameters.weight(router_)));
   work.later([this, &parameters, dlogits, normed = saved.at(slot(Slot::normed))] {
-    ops::add_weight_gradient(parameters.gradient(router_), dlogits,
+    ops::add_weight_gradient(parameters.gradient_sum(router_), dlogits,
                              normed.reshape({-1, site_.shape.hidden}));
   });
   return norm_.backward(dnormed.view(dy.sizes()), saved.at(slot(Slot::x)),

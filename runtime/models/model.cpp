@@ -124,7 +124,10 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
     Embedding* embedding = model.embedding;
     model.head->share(
         {[embedding] { return embedding->parameters().weight(embedding->table()); },
-         [embedding] { return embedding->parameters().gradient(embedding->table()); }});
+         [embedding] {
+           embedding->parameters().begin_gradients();  // ahead of the embedding's own backward
+           return embedding->parameters().gradient_sum(embedding->table());
+         }});
     return model;
   }
   if (model.embedding == nullptr && model.head == nullptr) return model;
@@ -135,7 +138,7 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
   }
   if (model.head != nullptr)
     model.head->share({[table = model.tied.get()] { return table->weight(); },
-                       [table = model.tied.get()] { return table->gradient(); }});
+                       [table = model.tied.get()] { return ops::Sum{table->gradient()}; }});
   return model;
 }
 

@@ -51,7 +51,7 @@ Norm::Normed Norm::forward(const at::Tensor& x, const Parameters& parameters) co
 
 at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& statistics,
                           Parameters& parameters, parallel::WeightWork& work,
-                          const at::Tensor& residual) const {
+                          const at::Tensor& residual, const at::Tensor& again) const {
   // Weight gradients come out beside dx and are only as wide as the layer: they wait as they are.
   const at::Tensor weight = parameters.weight(weight_);
   const at::ScalarType type = x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type();
@@ -61,16 +61,20 @@ at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& x, const at::T
         site_.in_square()
             ? plus(parallel::square_rms_norm_backward(dy, x, statistics, weight, dweight, site_),
                    residual)
-            : ops::rms_norm_backward(dy, x, statistics, weight, dweight, residual);
+            : ops::rms_norm_backward(dy, x, statistics, weight, dweight,
+                                     {.residual = residual, .again = again});
     work.later([&parameters, id = weight_, dweight] { parameters.gradient(id).add_(dweight); });
     return dx;
   }
   at::Tensor dbias = at::zeros_like(dweight);
-  at::Tensor dx = site_.in_square() ? plus(parallel::square_layer_norm_backward(
-                                               dy, x, statistics, weight, dweight, dbias, site_),
-                                           residual)
-                                    : ops::layer_norm_backward(dy, x, statistics, weight, dweight,
-                                                               dbias, residual);
+  at::Tensor dx =
+      site_.in_square()
+          ? plus(parallel::square_layer_norm_backward(dy, x, statistics, weight, dweight, dbias,
+                                                      site_),
+                 residual)
+          : ops::layer_norm_backward(
+                dy, x, statistics, weight, dweight, dbias,
+                {.residual = residual, .again = again, .bias = parameters.weight(bias_)});
   work.later([&parameters, id = weight_, bias = bias_, dweight, dbias] {
     parameters.gradient(id).add_(dweight);
     parameters.gradient(bias).add_(dbias);

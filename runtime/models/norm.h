@@ -17,10 +17,11 @@ class Norm {
     at::Tensor y, statistics;
   };
   Normed forward(const at::Tensor& x, const parallel::Parameters& parameters) const;
-  // The gradient of x, with `residual` added where it is given.
+  // The gradient of x, with `residual` added where it is given. Where `again` is given, forward's y
+  // is written to it, which costs less than another forward; not in a square.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& statistics,
                       parallel::Parameters& parameters, parallel::WeightWork& work,
-                      const at::Tensor& residual = {}) const;
+                      const at::Tensor& residual = {}, const at::Tensor& again = {}) const;
 
  private:
   const parallel::Site& site_;

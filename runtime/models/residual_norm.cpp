@@ -1,5 +1,7 @@
 #include "runtime/models/residual_norm.h"
 
+#include <ATen/ops/empty_like.h>
+
 namespace braid::models {
 
 using parallel::Parameters;
@@ -8,6 +10,7 @@ using parallel::Saved;
 ResidualNorm::ResidualNorm(const parallel::Site& site, Parameters::Declare& declare,
                            const std::string& prefix, int input_slot, int statistics_slot)
     : behind_(site.shape.post_norm),
+      in_square_(site.in_square()),
       input_slot_(input_slot),
       statistics_slot_(statistics_slot),
       norm_(site, declare, prefix) {}
@@ -32,11 +35,13 @@ at::Tensor ResidualNorm::behind_backward(const at::Tensor& dy, Parameters& param
   return norm_.backward(dy, saved.at(input_slot_), saved.at(statistics_slot_), parameters, work);
 }
 
-at::Tensor ResidualNorm::backward(const at::Tensor& dseen, const at::Tensor& x,
-                                  const at::Tensor& statistics, Parameters& parameters,
-                                  parallel::WeightWork& work, const at::Tensor& residual) const {
-  if (behind_) return dseen.add(residual);
-  return norm_.backward(dseen, x, statistics, parameters, work, residual);
+ResidualNorm::Gradient ResidualNorm::backward(const at::Tensor& dseen, const at::Tensor& x,
+                                              const at::Tensor& statistics, Parameters& parameters,
+                                              parallel::WeightWork& work,
+                                              const at::Tensor& residual) const {
+  if (behind_) return {dseen.add(residual), {}};
+  const at::Tensor seen = is_cheap() ? at::empty_like(x) : at::Tensor();
+  return {norm_.backward(dseen, x, statistics, parameters, work, residual, seen), seen};
 }
 
 }  // namespace braid::models

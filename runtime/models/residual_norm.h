@@ -1,6 +1,7 @@
 #pragma once
 // The norm of a sub-layer: ahead of it, y = x + f(norm(x)), or behind the sum, y = norm(x + f(x)).
-// Either way a sub-layer keeps the norm's input, its statistics and what its matrices saw.
+// Either way a sub-layer keeps the norm's input and its statistics, and what its matrices saw where
+// that is not made again.
 
 #include <string>
 
@@ -14,6 +15,9 @@ class ResidualNorm {
   ResidualNorm(const parallel::Site& site, parallel::Parameters::Declare& declare,
                const std::string& prefix, int input_slot, int statistics_slot);
 
+  // Whether backward() makes again what the matrices saw, so that it need not be kept: where a norm
+  // lies ahead of them, and needs no other rank.
+  bool is_cheap() const { return !behind_ && !in_square_; }
   // What the matrices see, with the statistics of a norm ahead of them.
   Norm::Normed forward(const at::Tensor& x, const parallel::Parameters& parameters) const;
   // From x + f to the sub-layer's output; what a norm there needs takes its slots.
@@ -23,13 +27,17 @@ class ResidualNorm {
   // From the output's gradient to the sum's.
   at::Tensor behind_backward(const at::Tensor& dy, parallel::Parameters& parameters,
                              const parallel::Saved& saved, parallel::WeightWork& work) const;
+  struct Gradient {
+    at::Tensor dx;
+    at::Tensor seen;  // what the matrices saw, where is_cheap()
+  };
   // From the gradient of what the matrices saw to that of x, with `residual`, the sum's gradient.
-  at::Tensor backward(const at::Tensor& dseen, const at::Tensor& x, const at::Tensor& statistics,
-                      parallel::Parameters& parameters, parallel::WeightWork& work,
-                      const at::Tensor& residual) const;
+  Gradient backward(const at::Tensor& dseen, const at::Tensor& x, const at::Tensor& statistics,
+                    parallel::Parameters& parameters, parallel::WeightWork& work,
+                    const at::Tensor& residual) const;
 
  private:
-  bool behind_;
+  bool behind_, in_square_;
   int input_slot_, statistics_slot_;
   Norm norm_;
 };

@@ -21,8 +21,8 @@ class SubLayer {
   virtual at::Tensor backward(const at::Tensor& dy, const parallel::Feed& feed,
                               parallel::Parameters& parameters, parallel::Saved& saved,
                               parallel::WeightWork& work) = 0;
-  // Drops what selective recomputation makes again: attention's output, the activation.
-  virtual void forget_cheap(parallel::Saved& saved) = 0;
+  // Drops what selective recomputation makes again: attention's output, a mixture's activation.
+  virtual void forget_cheap(parallel::Saved&) {}
 };
 
 // Dropout of [narrow tokens, samples, hidden] whose mask depends on the element alone, not on the

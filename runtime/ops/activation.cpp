@@ -102,8 +102,7 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
   const Timed timed("activation, gradient");
   const Curve curve = curve_of(activation);
   if (const auto kernel = kernel_curve(curve))
-    if (auto made = fused::activate_backward(*kernel, is_gated(activation), dy, x, false))
-      return made->dx;
+    if (auto dx = fused::activate_backward(*kernel, is_gated(activation), dy, x)) return *dx;
   at::Tensor dx = at::empty_like(x, x.options(), at::MemoryFormat::Contiguous);
   if (!is_gated(activation)) {
     apply_backward(curve, dy, x, dx);
@@ -118,11 +117,10 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
   return dx;
 }
 
-ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+ActivatedAgain activate_again_(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
   const Timed timed("activation, gradient");
   if (const auto kernel = kernel_curve(curve_of(activation)))
-    if (auto made = fused::activate_backward(*kernel, is_gated(activation), dy, x, true))
-      return {std::move(made->dx), std::move(made->y)};
+    if (fused::activate_again_(*kernel, is_gated(activation), dy, x)) return {x, dy};
   return {activate_backward(activation, dy, x), activate(activation, x)};
 }
 

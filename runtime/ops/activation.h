@@ -11,10 +11,11 @@ namespace braid::ops {
 at::Tensor activate(Activation activation, const at::Tensor& x);
 // dx from dy [.., width].
 at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x);
-// The same together with y, for a backward that has only x.
+// The same together with y, for a backward that has only x. Both may take the place of what they
+// are made of: dx that of x, y that of dy.
 struct ActivatedAgain {
   at::Tensor dx, y;
 };
-ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x);
+ActivatedAgain activate_again_(Activation activation, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace braid::ops

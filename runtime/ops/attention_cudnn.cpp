@@ -48,6 +48,7 @@ bool cudnn_takes(const at::Tensor& q, const at::Tensor& k, const Band& band) {
   if (q.size(-1) % 8 != 0 || q.size(-1) > kWidestHead)
     return refuse(fmt::format("heads of {}", q.size(-1)));
   const std::int64_t queries = q.size(0), keys = k.size(0);
+  if (keys == 1) return refuse("a single key");
   const bool triangle = queries == keys && is_lower_triangle(band, queries);
   if (triangle || sees_all(band, queries, keys)) return true;
   return refuse("a mask that is neither causal nor empty");

@@ -99,19 +99,19 @@ std::optional<Normed> norm(NormKind kind, const at::Tensor& x, const at::Tensor&
 std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
                                         const at::Tensor& statistics, const at::Tensor& weight,
                                         const at::Tensor& weight_gradient,
-                                        const at::Tensor& bias_gradient,
-                                        const at::Tensor& residual) {
+                                        const at::Tensor& bias_gradient, const BesideNorm& beside) {
   if (!reaches(x)) return std::nullopt;
   const bool rms = kind == NormKind::rms;
   const char* name = rms ? "rms_norm_backward" : "layer_norm_backward";
-  if (!takes(name, {&x, &dy, &weight, &residual}) ||
+  const at::Tensor& residual = beside.residual;
+  if (!takes(name, {&x, &dy, &weight, &residual, &beside.again, &beside.bias}) ||
       !takes_floats(name, {&statistics, &weight_gradient, &bias_gradient}) ||
-      !fits(name, x, {&x, &dy, &weight, &residual}))
+      !fits(name, x, {&x, &dy, &weight, &residual, &beside.again, &beside.bias}))
     return std::nullopt;
   at::Tensor dx = at::empty_like(x);
   const std::int64_t rows = rows_of(x), width = x.size(-1);
-  const at::Tensor partials = at::empty({(rms ? 1 : 2) * kernels::norm_partials(rows), width},
-                                        x.options().dtype(at::kFloat));
+  const at::Tensor partials = at::empty(
+      {(rms ? 1 : 2) * kernels::norm_partials(rows, width), width}, x.options().dtype(at::kFloat));
   kernels::NormBackward call;
   call.type = type_of(x);
   call.dy = memory(dy);
@@ -119,6 +119,8 @@ std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, con
   call.statistics = floats(statistics);
   call.weight = memory(weight);
   call.residual = memory(residual);
+  call.y = memory(beside.again);
+  call.bias = memory(beside.bias);
   call.dx = memory(dx);
   call.dweight = floats(weight_gradient);
   call.dbias = floats(bias_gradient);

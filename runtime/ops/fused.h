@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "runtime/ops/cuda/kernels.h"
+#include "runtime/ops/linear.h"
+#include "runtime/ops/norm.h"
 #include "runtime/ops/rotary.h"
 
 namespace braid::ops::fused {
@@ -24,20 +26,17 @@ struct Normed {
 };
 std::optional<Normed> norm(NormKind kind, const at::Tensor& x, const at::Tensor& added,
                            const at::Tensor& weight, const at::Tensor& bias, double epsilon);
-// dx, with `residual` added where it is defined; adds to the fp32 gradients that are defined.
+// As ops::layer_norm_backward and its kin; adds to the fp32 gradients that are defined.
 std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
                                         const at::Tensor& statistics, const at::Tensor& weight,
                                         const at::Tensor& weight_gradient,
-                                        const at::Tensor& bias_gradient,
-                                        const at::Tensor& residual);
+                                        const at::Tensor& bias_gradient, const BesideNorm& beside);
 
 std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::Tensor& x);
-struct Activated {
-  at::Tensor dx;
-  at::Tensor y;  // made again, where it was asked for
-};
-std::optional<Activated> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
-                                           const at::Tensor& x, bool again);
+std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                            const at::Tensor& x);
+// The gradient in place of x, and what x becomes in place of dy.
+bool activate_again_(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x);
 
 // One after the other in the last dim of [tokens, batch, heads, head_dim]: turns the heads of q and
 // k where they lie.
@@ -66,7 +65,13 @@ bool logits_gradient(const at::Tensor& logits, const at::Tensor& labels, const V
                      double scale, const at::Tensor& largest, const at::Tensor& sums);
 
 // gradient [out, in] += dyᵀ·x of dy [rows, out] and x [rows, in], in fp32 by the product itself.
-bool add_product(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
+bool add_product(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x);
+// sum [m, n] fp32 += left [m, k] · right [k, n].
+bool add_to(const Sum& sum, const at::Tensor& left, const at::Tensor& right);
+// x·Wᵀ + bias, and dy·W.
+std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& bias);
+std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 // residual + x·Wᵀ + bias in one pass: x [rows, in], weight [out, in], residual [.., out].
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,
                                       const at::Tensor& weight, const at::Tensor& bias);
@@ -79,9 +84,10 @@ at::Tensor square_sum(const std::vector<at::Tensor>& parts);
 
 // One pass of AdamW over a flat buffer, see kernels::Adamw.
 struct Adamw {
-  at::Tensor master, gradient, first, second;
-  at::Tensor weight;  // the bf16 copy; undefined: none
-  at::Tensor scale;   // one fp32 on the device
+  at::Tensor weight;  // fp32, or the bf16 half of a master whose other half is `low`
+  at::Tensor low;
+  at::Tensor gradient, first, second;
+  at::Tensor scale;  // one fp32 on the device
   std::vector<kernels::DecayRun> runs;
   double rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
   std::int64_t step = 1;

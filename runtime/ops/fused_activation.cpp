@@ -35,17 +35,32 @@ std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::T
   return y;
 }
 
-std::optional<Activated> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
-                                           const at::Tensor& x, bool again) {
-  if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return std::nullopt;
+namespace {
+
+void run_backward(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x,
+                  const at::Tensor& dx, const at::Tensor& y) {
   kernels::ActivateBackward back;
   back.call = call_of(curve, gated, x);
-  Activated result{at::empty_like(x), again ? empty_result(back.call, x) : at::Tensor()};
-  back.call.y = memory(result.y);
+  back.call.y = memory(y);
   back.dy = memory(dy);
-  back.dx = memory(result.dx);
+  back.dx = memory(dx);
   kernels::activate_backward(back, stream_of(x));
-  return result;
+}
+
+}  // namespace
+
+std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                            const at::Tensor& x) {
+  if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return std::nullopt;
+  at::Tensor dx = at::empty_like(x);
+  run_backward(curve, gated, dy, x, dx, {});
+  return dx;
+}
+
+bool activate_again_(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x) {
+  if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return false;
+  run_backward(curve, gated, dy, x, x, dy);
+  return true;
 }
 
 }  // namespace braid::ops::fused

@@ -32,24 +32,86 @@ bool run(const char* operation, kernels::Gemm& call, const at::Tensor& like) {
   return false;
 }
 
-}  // namespace
-
-bool add_product(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
-  constexpr const char* kName = "weight_gradient";
-  if (!gradient.is_cuda() || !reaches(gradient) || gradient.numel() == 0 || dy.size(0) == 0)
-    return false;
-  if (!takes_floats(kName, {&gradient}) || !is_factor(kName, dy) || !is_factor(kName, x))
+// A matrix whose rows are dense, or whose columns are: then it takes part turned.
+bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::Tensor& right) {
+  const at::Tensor& out = sum.value;
+  if (!out.is_cuda() || !reaches(out) || out.numel() == 0 || left.size(1) == 0) return false;
+  const bool left_turned = left.stride(1) != 1, right_turned = right.stride(1) != 1;
+  const at::Tensor first = left_turned ? left.t() : left;
+  const at::Tensor second = right_turned ? right.t() : right;
+  if (!takes_floats(name, {&out}) || !is_factor(name, first) || !is_factor(name, second))
     return false;
   kernels::Gemm call;
-  call.left = factor(dy, true);
-  call.right = factor(x, false);
-  call.rows = gradient.size(0);
-  call.columns = gradient.size(1);
-  call.inner = dy.size(0);
+  call.left = factor(first, left_turned);
+  call.right = factor(second, right_turned);
+  call.rows = out.size(0);
+  call.columns = out.size(1);
+  call.inner = left.size(1);
   call.out_type = kernels::Type::fp32;
-  call.out = memory(gradient);
-  call.added = call.out;
-  return run(kName, call, gradient);
+  call.out = memory(out);
+  if (!sum.fresh) call.added = call.out;
+  return run(name, call, out);
+}
+
+}  // namespace
+
+bool add_product(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  return add_to("weight_gradient", gradient, dy.t(), x);
+}
+
+bool add_to(const Sum& sum, const at::Tensor& left, const at::Tensor& right) {
+  return add_to("sum_of_products", sum, left, right);
+}
+
+namespace {
+
+// [.., columns] of x's leading sizes.
+at::Tensor like_rows_of(const at::Tensor& x, std::int64_t columns) {
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = columns;
+  return at::empty(sizes, x.options());
+}
+
+// x [rows, inner] times W or Wᵀ.
+bool multiply(const char* name, const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight,
+              bool turned, const at::Tensor& bias) {
+  kernels::Gemm call;
+  call.left = factor(x, false);
+  call.right = factor(weight, turned);
+  call.rows = x.size(0);
+  call.columns = y.size(-1);
+  call.inner = x.size(1);
+  call.out = memory(y);
+  call.bias = memory(bias);
+  return run(name, call, y);
+}
+
+bool takes_factors(const char* name, const at::Tensor& rows, const at::Tensor& weight,
+                   const at::Tensor& bias) {
+  if (!rows.is_cuda() || !reaches(rows) || rows.numel() == 0) return false;
+  // Other precisions are not for speed, and need no note.
+  if (rows.scalar_type() != at::kBFloat16) return false;
+  return (!bias.defined() || takes(name, {&bias})) && is_factor(name, rows) &&
+         is_factor(name, weight);
+}
+
+}  // namespace
+
+std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& bias) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  if (!takes_factors("linear", rows, weight, bias)) return std::nullopt;
+  at::Tensor y = like_rows_of(x, weight.size(0));
+  if (!multiply("linear", y, rows, weight, true, bias)) return std::nullopt;
+  return y;
+}
+
+std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  const at::Tensor rows = dy.reshape({-1, dy.size(-1)});
+  if (!takes_factors("linear_input_gradient", rows, weight, {})) return std::nullopt;
+  at::Tensor dx = like_rows_of(dy, weight.size(1));
+  if (!multiply("linear_input_gradient", dx, rows, weight, false, {})) return std::nullopt;
+  return dx;
 }
 
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,

@@ -34,11 +34,11 @@ at::Tensor square_sum(const std::vector<at::Tensor>& parts) {
 }
 
 bool adamw(const Adamw& step) {
-  if (!reaches(step.master) || !takes("adamw", {&step.gradient}) ||
-      !takes_floats("adamw", {&step.master, &step.first, &step.second, &step.scale}))
+  if (!reaches(step.weight) || !takes("adamw", {&step.gradient}) ||
+      !takes_floats("adamw", {&step.first, &step.second, &step.scale}))
     return false;
-  if (step.weight.defined() &&
-      (step.weight.scalar_type() != at::kBFloat16 || !step.weight.is_contiguous())) {
+  const at::ScalarType type = step.low.defined() ? at::kBFloat16 : at::kFloat;
+  if (step.weight.scalar_type() != type || !step.weight.is_contiguous()) {
     note_fallback("adamw", fmt::format("weights in {}", c10::toString(step.weight.scalar_type())));
     return false;
   }
@@ -63,13 +63,17 @@ bool adamw(const Adamw& step) {
     const auto part = [&](const at::Tensor& x) {
       return x.defined() ? x.narrow(0, begin, length).data_ptr() : nullptr;
     };
-    call.master = static_cast<float*>(part(step.master));
+    if (step.low.defined()) {
+      call.weight = part(step.weight);
+      call.low = static_cast<std::int16_t*>(part(step.low));
+    } else {
+      call.master = static_cast<float*>(part(step.weight));
+    }
     call.gradient = part(step.gradient);
     call.first = static_cast<float*>(part(step.first));
     call.second = static_cast<float*>(part(step.second));
-    call.weight = part(step.weight);
     call.elements = length;
-    kernels::adamw(call, stream_of(step.master));
+    kernels::adamw(call, stream_of(step.weight));
     begin += length;
   }
   return true;

@@ -21,6 +21,8 @@ at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
+  if (!x.is_meta())
+    if (auto y = fused::linear(x, weight, bias)) return *y;
   return at::linear(x, weight, bias);
 }
 
@@ -36,6 +38,8 @@ at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   const Timed timed(kInputProduct, {dy.numel() / weight.size(0), weight.size(0), weight.size(1)});
+  if (!dy.is_meta())
+    if (auto dx = fused::linear_input_gradient(dy, weight)) return *dx;
   return at::matmul(dy, weight);
 }
 
@@ -47,6 +51,15 @@ void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& righ
     return;
   }
   const bool same = left.scalar_type() == precision;
+  if (!same && left.is_cuda()) {
+    const bool fresh = !sum.defined();
+    const at::Tensor target =
+        fresh ? at::empty({left.size(0), right.size(1)}, left.options().dtype(precision)) : sum;
+    if (fused::add_to({target, fresh}, left, right)) {
+      sum = target;
+      return;
+    }
+  }
   // addmm wants its summand in the factors' type, so that a wider product stands alone for a
   // moment.
   const bool alone = !same && left.is_cuda() && precision == at::kFloat;
@@ -60,33 +73,29 @@ void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& righ
 }
 
 at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
-  const bool mixed = sum.scalar_type() != left.scalar_type();
-  if (!mixed || !left.is_cuda()) {
-    add_product(sum, left, right);
-    return sum.to(left.scalar_type());
-  }
-  // One pass over the two sums in place of one to add them and one to round.
-  at::Tensor result = at::empty(sum.sizes(), left.options());
-  at::add_out(result, sum, at::mm(left, right, sum.scalar_type()));
-  return result;
+  add_product(sum, left, right);
+  return sum.to(left.scalar_type());
 }
 
-void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
-  if (gradient.is_meta() || dy.is_meta()) return;
-  const Timed timed(kWeightProduct,
-                    {dy.numel() / gradient.size(0), gradient.size(0), gradient.size(1)});
+void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  const at::Tensor& target = gradient.value;
+  if (target.is_meta() || dy.is_meta()) return;
+  const Timed timed(kWeightProduct, {dy.numel() / target.size(0), target.size(0), target.size(1)});
   const at::Tensor rows_dy = rows_of(dy), rows_x = rows_of(x);
-  if (dy.scalar_type() != gradient.scalar_type() && fused::add_product(gradient, rows_dy, rows_x))
+  if (dy.scalar_type() != target.scalar_type() && fused::add_product(gradient, rows_dy, rows_x))
     return;
-  at::Tensor sum = gradient;
+  if (gradient.fresh) target.zero_();
+  at::Tensor sum = target;
   add_product(sum, rows_dy.t(), rows_x);
 }
 
-void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy) {
-  if (gradient.is_meta() || dy.is_meta()) return;
+void add_bias_gradient(const Sum& gradient, const at::Tensor& dy) {
+  const at::Tensor& target = gradient.value;
+  if (target.is_meta() || dy.is_meta()) return;
   const Timed timed("bias gradient");
-  if (fused::column_sum(gradient, dy)) return;
-  gradient.add_(at::sum(rows_of(dy), {0}, /*keepdim=*/false, gradient.scalar_type()));
+  if (gradient.fresh) target.zero_();
+  if (fused::column_sum(target, dy)) return;
+  target.add_(at::sum(rows_of(dy), {0}, /*keepdim=*/false, target.scalar_type()));
 }
 
 }  // namespace braid::ops

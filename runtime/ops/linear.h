@@ -5,6 +5,12 @@
 
 namespace braid::ops {
 
+// Something that is added to. `fresh`: it holds nothing yet, and what lies there is overwritten.
+struct Sum {
+  at::Tensor value;
+  bool fresh = false;
+};
+
 // An undefined bias adds nothing.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 // residual + x·Wᵀ + b, of residual's shape.
@@ -17,8 +23,8 @@ void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& righ
 // sum + left · right, rounded once to the factors' type. The sum is used up.
 at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 // gradient [out, in] += dyᵀ·x, summed in the gradient's own precision (fp32 under bf16).
-void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
+void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x);
 // gradient [out] += dy summed over its leading dims.
-void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy);
+void add_bias_gradient(const Sum& gradient, const at::Tensor& dy);
 
 }  // namespace braid::ops

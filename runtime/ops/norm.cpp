@@ -42,6 +42,19 @@ at::Tensor with_residual(at::Tensor dx, const at::Tensor& residual) {
   return residual.defined() ? dx.add_(residual) : dx;
 }
 
+// y from what forward kept of a row: 1/rms, or mean and 1/sigma.
+void write_again(const BesideNorm& beside, const at::Tensor& x, const at::Tensor& statistics,
+                 const at::Tensor& weight) {
+  if (!beside.again.defined()) return;
+  at::Tensor exact = x.to(wide(x.scalar_type()));
+  if (statistics.size(-1) == 2) exact = exact.sub(statistics.narrow(-1, 0, 1));
+  at::Tensor y = at::mul(exact, statistics.narrow(-1, statistics.size(-1) - 1, 1));
+  if (statistics.size(-1) == 1) y = y.to(x.scalar_type());  // as forward rounds
+  y = at::mul(y, weight);
+  if (beside.bias.defined()) y = y.add(beside.bias);
+  beside.again.copy_(y);
+}
+
 }  // namespace
 
 LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -59,12 +72,13 @@ LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Te
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& statistics, const at::Tensor& weight,
                                const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
-                               const at::Tensor& residual) {
+                               const BesideNorm& beside) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
   const Timed timed("norm, gradient");
   if (auto dx = fused::norm_backward(fused::NormKind::layer, dy, x, statistics, weight,
-                                     weight_gradient, bias_gradient, residual))
+                                     weight_gradient, bias_gradient, beside))
     return *dx;
+  write_again(beside, x, statistics, weight);
   const at::Tensor mean = statistics.narrow(-1, 0, 1).contiguous();
   const at::Tensor inverse_sigma = statistics.narrow(-1, 1, 1).contiguous();
   const at::Tensor scale = as_kernel_wants(weight, x);
@@ -74,7 +88,7 @@ at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
       scale, {true, weight_gradient.defined(), bias_gradient.defined()});
   if (weight_gradient.defined()) weight_gradient.add_(dweight);
   if (bias_gradient.defined()) bias_gradient.add_(dbias);
-  return with_residual(std::move(dx), residual);
+  return with_residual(std::move(dx), beside.residual);
 }
 
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
@@ -95,17 +109,18 @@ RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) 
 
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
-                             const at::Tensor& weight_gradient, const at::Tensor& residual) {
+                             const at::Tensor& weight_gradient, const BesideNorm& beside) {
   if (x.is_meta()) return at::empty(x.sizes(), x.options());
   const Timed timed("norm, gradient");
   if (auto dx = fused::norm_backward(fused::NormKind::rms, dy, x, statistics, weight,
-                                     weight_gradient, {}, residual))
+                                     weight_gradient, {}, beside))
     return *dx;
+  write_again(beside, x, statistics, weight);
   if (x.is_cuda()) {
     auto [dx, dweight] = at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight,
                                                       {true, weight_gradient.defined()});
     if (weight_gradient.defined()) weight_gradient.add_(dweight);
-    return with_residual(std::move(dx), residual);
+    return with_residual(std::move(dx), beside.residual);
   }
   // dx = (g - n·mean(g·n)) / rms with g = dy·weight and n the normalised value.
   const at::ScalarType precision = wide(x.scalar_type());
@@ -115,7 +130,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   const at::Tensor along = at::mean(product.mul_(weight), at::IntArrayRef{-1}, /*keepdim=*/true);
   at::Tensor dx = at::mul(dy, weight.to(precision));
   dx = dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
-  return with_residual(std::move(dx), residual);
+  return with_residual(std::move(dx), beside.residual);
 }
 
 }  // namespace braid::ops

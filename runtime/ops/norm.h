@@ -11,12 +11,17 @@ struct LayerNorm {
 };
 LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon);
-// Returns dx, with `residual` added where it is given (the gradient that went round the norm); adds
-// to the gradients of weight and bias (either may be undefined: not wanted).
+// What a backward does beside its own: each is left out where it is undefined.
+struct BesideNorm {
+  at::Tensor residual = {};  // the gradient that went round the norm: added to dx
+  at::Tensor again = {};     // as x: becomes y again
+  at::Tensor bias = {};      // of a LayerNorm's y
+};
+// Returns dx; adds to the gradients of weight and bias (either may be undefined: not wanted).
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                const at::Tensor& statistics, const at::Tensor& weight,
                                const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
-                               const at::Tensor& residual = {});
+                               const BesideNorm& beside = {});
 
 struct RmsNorm {
   at::Tensor y;
@@ -27,6 +32,6 @@ struct RmsNorm {
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                              const at::Tensor& statistics, const at::Tensor& weight,
-                             const at::Tensor& weight_gradient, const at::Tensor& residual = {});
+                             const at::Tensor& weight_gradient, const BesideNorm& beside = {});
 
 }  // namespace braid::ops

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
-#include "runtime/ops/timed.h"
+#include "runtime/ops/split_master.h"
 #include "runtime/parallel/recorder.h"
 
 namespace braid::parallel {
@@ -41,8 +41,7 @@ FlatBuffer::FlatBuffer(std::string name, std::vector<ElementRun> runs, Zero zero
   };
   weights_ = made(shards_weights() ? share_ : padded_, numerics_.compute);
   if (!shards_weights()) whole_weights_ = weights_;
-  gradients_ = made(shards_gradients() ? share_ : padded_, numerics_.gradient);
-  if (numerics_.has_master()) master_ = made(share_, numerics_.state);
+  if (splits_master()) low_bits_ = made(share_, at::kShort);
   first_moment_ = made(share_, numerics_.state);
   second_moment_ = made(share_, numerics_.state);
 }
@@ -61,16 +60,56 @@ void FlatBuffer::release_weights() {
   if (shards_weights()) whole_weights_.reset();
 }
 
-void FlatBuffer::begin_gradients() {
-  if (shards_gradients()) whole_gradients_ = at::zeros({padded_}, gradients_.options());
+bool FlatBuffer::splits_master() const {
+  internal_check(!numerics_.has_master() ||
+                     (numerics_.compute == at::kBFloat16 && numerics_.state == at::kFloat),
+                 "a master is fp32 beside bf16");
+  return numerics_.has_master();
 }
 
-const at::Tensor& FlatBuffer::gradients() const {
-  return shards_gradients() ? whole_gradients_ : gradients_;
+at::Tensor FlatBuffer::fresh_gradients(std::int64_t elements) {
+  untouched_ = {{0, elements}};
+  return at::empty({elements}, at::TensorOptions(numerics_.gradient).device(numerics_.device));
+}
+
+void FlatBuffer::begin_gradients() {
+  if (shards_gradients())
+    whole_gradients_ = fresh_gradients(padded_);
+  else if (!gradients_.defined())
+    gradients_ = fresh_gradients(padded_);
+}
+
+ops::Sum FlatBuffer::gradients(std::int64_t begin, std::int64_t end) {
+  const at::Tensor& whole = shards_gradients() ? whole_gradients_ : gradients_;
+  const at::Tensor asked = whole.narrow(0, begin, end - begin);
+  std::vector<Segment> left;
+  std::int64_t fresh = 0;
+  for (const Segment& run : untouched_) {
+    const Segment inside{std::max(run.begin, begin), std::min(run.end, end)};
+    if (inside.begin >= inside.end) {
+      left.push_back(run);
+      continue;
+    }
+    fresh += inside.end - inside.begin;
+    if (run.begin < begin) left.push_back({run.begin, begin});
+    if (run.end > end) left.push_back({end, run.end});
+    // Asked for together with others that hold something already.
+    if (inside.end - inside.begin < end - begin)
+      whole.narrow(0, inside.begin, inside.end - inside.begin).zero_();
+  }
+  untouched_ = std::move(left);
+  return {asked, fresh > 0 && fresh == end - begin};
+}
+
+void FlatBuffer::zero_untouched() {
+  const at::Tensor& whole = shards_gradients() ? whole_gradients_ : gradients_;
+  for (const Segment& run : untouched_) whole.narrow(0, run.begin, run.end - run.begin).zero_();
+  untouched_.clear();
 }
 
 void FlatBuffer::end_gradients() {
   if (!shards_gradients()) return;
+  zero_untouched();
   settle_gradients();
   scattering_ = start_reduce_scatter(whole_gradients_, *replicas_, "scatter " + name_,
                                      CommKind::reduce, name_);
@@ -78,12 +117,21 @@ void FlatBuffer::end_gradients() {
 }
 
 void FlatBuffer::settle_gradients() {
-  if (shards_gradients() && scattering_.valid()) gradients_.add_(scattering_.wait());
+  if (!shards_gradients() || !scattering_.valid()) return;
+  const at::Tensor arrived = scattering_.wait();
+  if (gradients_.defined())
+    gradients_.add_(arrived);
+  else
+    gradients_ = arrived;
 }
 
 void FlatBuffer::start_reduction() {
   if (reducing_) return;
   reducing_ = true;
+  if (!shards_gradients()) {
+    begin_gradients();  // where no micro-batch has
+    zero_untouched();
+  }
   if (zero_ == Zero::none && replicas_->size() > 1) {
     const std::string operation = "reduce " + name_;
     summing_ = communicate({.kind = CommKind::reduce, .operation = operation, .layer = name_}, [&] {
@@ -117,19 +165,18 @@ at::Tensor FlatBuffer::owned_gradients() const {
 }
 
 at::Tensor FlatBuffer::owned_master() const {
-  return numerics_.has_master() ? master_ : owned_weights();
+  return splits_master() ? ops::join_master(owned_weights(), low_bits_) : owned_weights();
+}
+
+void FlatBuffer::set_owned_master(const at::Tensor& master) {
+  if (splits_master())
+    ops::split_master(master, owned_weights(), low_bits_);
+  else
+    owned_weights().copy_(master);
 }
 
 at::Tensor FlatBuffer::owned_weights() const {
   return shards_weights() ? weights_ : weights_.narrow(0, owned_begin_, share_);
-}
-
-void FlatBuffer::publish() {
-  if (numerics_.has_master()) {
-    const ops::Timed timed("copy of the weights");
-    owned_weights().copy_(master_);
-  }
-  share_weights();
 }
 
 void FlatBuffer::share_weights() {
@@ -142,10 +189,7 @@ void FlatBuffer::share_weights() {
   }
 }
 
-void FlatBuffer::zero_gradients() {
-  const ops::Timed timed("gradients to zero");
-  gradients_.zero_();
-}
+void FlatBuffer::drop_gradients() { gradients_.reset(); }
 
 bool FlatBuffer::counts(const ElementRun& run) const {
   const bool first_sharing = run.sharing == nullptr || run.sharing->rank() == 0;
@@ -154,13 +198,13 @@ bool FlatBuffer::counts(const ElementRun& run) const {
 
 void FlatBuffer::initialise(const at::Tensor& whole) {
   internal_check(whole.numel() == elements_, "initial values fill the buffer");
-  const std::int64_t length = std::max<std::int64_t>(0, std::min(share_, elements_ - owned_begin_));
-  if (length > 0) {
-    const at::Tensor mine = whole.narrow(0, owned_begin_, length);
-    if (numerics_.has_master()) master_.narrow(0, 0, length).copy_(mine);
-    if (shards_weights()) weights_.narrow(0, 0, length).copy_(mine);
-  }
-  if (!shards_weights()) weights_.narrow(0, 0, elements_).copy_(whole);
+  at::Tensor padded = at::zeros({padded_}, whole.options());
+  padded.narrow(0, 0, elements_).copy_(whole);
+  set_owned_master(padded.narrow(0, owned_begin_, share_));
+  if (splits_master() && !shards_weights())
+    ops::split_master(padded, weights_, at::empty({padded_}, low_bits_.options()));
+  else if (!shards_weights())
+    weights_.copy_(padded);
 }
 
 at::Tensor FlatBuffer::whole_master() const {
@@ -173,9 +217,10 @@ FlatBuffer::Usage FlatBuffer::bytes() const {
   const auto size = [](const at::Tensor& t) {
     return t.defined() ? static_cast<std::int64_t>(t.nbytes()) : 0;
   };
+  const std::int64_t gradients = shards_gradients() ? share_ : padded_;
   return {.weights = size(weights_),
-          .gradients = size(gradients_),
-          .optimizer = size(master_) + size(first_moment_) + size(second_moment_)};
+          .gradients = gradients * static_cast<std::int64_t>(c10::elementSize(numerics_.gradient)),
+          .optimizer = size(low_bits_) + size(first_moment_) + size(second_moment_)};
 }
 
 }  // namespace braid::parallel

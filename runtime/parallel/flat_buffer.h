@@ -9,6 +9,10 @@
 //   parameters (3)    shard     shard       shard
 //
 // A shard is an equal share of the flat tensor, padded to a multiple of the replicas.
+//
+// Where weights are bf16 and states fp32, the master is kept as what the weights lack: 16 bits
+// beside the bf16 (ops/split_master.h). Gradients exist from the first backward of a step to the
+// end of its update.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ops/linear.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/site.h"
 
@@ -45,7 +50,9 @@ class FlatBuffer {
   // Around a micro-batch's weight gradients, which are added to gradients(): the accumulated whole,
   // or a whole that end_gradients() scatters over the shards.
   void begin_gradients();
-  const at::Tensor& gradients() const;
+  // Elements [begin, end) of it. Nobody has written to them where they are fresh: whoever asks
+  // overwrites them.
+  ops::Sum gradients(std::int64_t begin, std::int64_t end);
   void end_gradients();
   // Waits for what end_gradients() scatters, and frees it.
   void settle_gradients();
@@ -61,17 +68,17 @@ class FlatBuffer {
   std::int64_t owned_begin() const { return owned_begin_; }
   // Tensors over the owned elements alone.
   at::Tensor owned_gradients() const;
-  at::Tensor owned_master() const;  // the weights themselves where no master is kept
+  // In the states' precision: the weights themselves where those have it, else put together.
+  at::Tensor owned_master() const;
+  void set_owned_master(const at::Tensor& master);
+  // The 16 bits that the weights lack; undefined where they lack none.
+  const at::Tensor& low_bits() const { return low_bits_; }
   const at::Tensor& first_moment() const { return first_moment_; }
   const at::Tensor& second_moment() const { return second_moment_; }
-  // From master to weights, on all replicas.
-  void publish();
-  // The half of it between replicas, after owned_weights() were written from the master.
+  // From owned_weights() to all replicas.
   void share_weights();
   at::Tensor owned_weights() const;
-  void zero_gradients();
-  // Whether the owned gradients are all that are stored.
-  bool owns_all_gradients() const { return shards_gradients() || !shards_states(); }
+  void drop_gradients();
   // Whether this rank's owned elements of a run count towards a norm over all ranks (each element
   // counts once).
   bool counts(const ElementRun& run) const;
@@ -90,6 +97,9 @@ class FlatBuffer {
   bool shards_weights() const { return zero_ == Zero::parameters; }
   bool shards_gradients() const { return zero_ == Zero::gradients || shards_weights(); }
   bool shards_states() const { return zero_ != Zero::none; }
+  bool splits_master() const;
+  at::Tensor fresh_gradients(std::int64_t elements);
+  void zero_untouched();
 
   std::string name_;
   std::vector<ElementRun> runs_, owned_;
@@ -101,12 +111,13 @@ class FlatBuffer {
   at::Tensor weights_;        // stored: whole or shard
   at::Tensor whole_weights_;  // usable: the whole
   Arriving gathering_;
-  at::Tensor gradients_;        // stored: whole or shard
-  at::Tensor whole_gradients_;  // of one micro-batch, under ZeRO-2 and 3
-  Arriving scattering_;         // of a micro-batch
+  at::Tensor gradients_;            // stored: whole or shard
+  at::Tensor whole_gradients_;      // of one micro-batch, under ZeRO-2 and 3
+  std::vector<Segment> untouched_;  // elements of the whole that hold nothing yet
+  Arriving scattering_;             // of a micro-batch
   comm::Handle summing_;
   bool reducing_ = false;
-  at::Tensor master_, first_moment_, second_moment_;
+  at::Tensor low_bits_, first_moment_, second_moment_;
 };
 
 }  // namespace braid::parallel

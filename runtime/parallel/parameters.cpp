@@ -160,42 +160,37 @@ Parameters::Parameters(const std::string& layer_name, std::vector<ParameterSpec>
     slots_[i].buffer = specs_[i].expert < 0 ? dense_.get() : experts_.get();
 }
 
-at::Tensor Parameters::weight(Id id) const {
-  const Slot& slot = slots_[static_cast<std::size_t>(id)];
-  return slot.buffer->weights().narrow(0, slot.begin, slot.elements).view(slot.local.shape);
-}
-
-at::Tensor Parameters::gradient(Id id) {
-  const Slot& slot = slots_[static_cast<std::size_t>(id)];
-  return slot.buffer->gradients().narrow(0, slot.begin, slot.elements).view(slot.local.shape);
-}
-
-namespace {
+at::Tensor Parameters::weight(Id id) const { return fused_weight(id, 1); }
 
 // Rows of neighbours in the flat tensor, as one matrix (or one vector of biases).
-template <class Slots>
-at::Tensor fused(const at::Tensor& flat, const Slots& slots, int first, int count) {
-  const auto& begin = slots[static_cast<std::size_t>(first)];
-  std::vector<std::int64_t> shape = begin.local.shape;
-  std::int64_t elements = 0;
-  shape[0] = 0;
+Parameters::Neighbours Parameters::neighbours(Id first, int count) const {
+  const Slot& begin = slots_[static_cast<std::size_t>(first)];
+  Neighbours all{begin.buffer, begin.begin, begin.begin, begin.local.shape};
+  all.shape[0] = 0;
   for (int i = first; i < first + count; ++i) {
-    const auto& slot = slots[static_cast<std::size_t>(i)];
-    internal_check(slot.begin == begin.begin + elements, "fused parameters are neighbours");
-    elements += slot.elements;
-    shape[0] += slot.local.shape[0];
+    const Slot& slot = slots_[static_cast<std::size_t>(i)];
+    internal_check(slot.begin == all.end, "fused parameters are neighbours");
+    all.end += slot.elements;
+    all.shape[0] += slot.local.shape[0];
   }
-  return flat.narrow(0, begin.begin, elements).view(shape);
+  return all;
 }
 
-}  // namespace
-
 at::Tensor Parameters::fused_weight(Id first, int count) const {
-  return fused(slots_[static_cast<std::size_t>(first)].buffer->weights(), slots_, first, count);
+  const Neighbours all = neighbours(first, count);
+  return all.buffer->weights().narrow(0, all.begin, all.end - all.begin).view(all.shape);
+}
+
+ops::Sum Parameters::fused_gradient_sum(Id first, int count) {
+  const Neighbours all = neighbours(first, count);
+  const ops::Sum flat = all.buffer->gradients(all.begin, all.end);
+  return {flat.value.view(all.shape), flat.fresh};
 }
 
 at::Tensor Parameters::fused_gradient(Id first, int count) {
-  return fused(slots_[static_cast<std::size_t>(first)].buffer->gradients(), slots_, first, count);
+  const ops::Sum sum = fused_gradient_sum(first, count);
+  if (sum.fresh) sum.value.zero_();
+  return sum.value;
 }
 
 void Parameters::start_weights() {

@@ -65,11 +65,14 @@ class Parameters {
   Parameters(const std::string& layer_name, std::vector<ParameterSpec> specs, const Site& site);
 
   // Views of the gathered weights, or of the gradients under begin_gradients(). `fused` parameters
-  // that were declared one after the other are one matrix [sum of rows, columns].
+  // that were declared one after the other are one matrix [sum of rows, columns]. A gradient that
+  // nobody has added to is zero, or, as a sum, fresh.
   at::Tensor weight(Id id) const;
   at::Tensor fused_weight(Id first, int count) const;
-  at::Tensor gradient(Id id);
+  at::Tensor gradient(Id id) { return fused_gradient(id, 1); }
   at::Tensor fused_gradient(Id first, int count);
+  ops::Sum gradient_sum(Id id) { return fused_gradient_sum(id, 1); }
+  ops::Sum fused_gradient_sum(Id first, int count);
 
   void start_weights();
   void wait_weights();
@@ -97,6 +100,12 @@ class Parameters {
     FlatBuffer* buffer = nullptr;
     std::int64_t begin = 0, elements = 0;
   };
+  struct Neighbours {
+    FlatBuffer* buffer = nullptr;
+    std::int64_t begin = 0, end = 0;
+    std::vector<std::int64_t> shape;
+  };
+  Neighbours neighbours(Id first, int count) const;
 
   std::string layer_name_;
   std::vector<ParameterSpec> specs_;

@@ -144,8 +144,8 @@ at::Tensor within_row(const at::Tensor& x, int columns, const Site& site) {
   return walk(x.contiguous(), {0, columns}, site, "square redistribute");
 }
 
-void published_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy,
-                               const at::Tensor& x, const Site& site) {
+void published_weight_gradient(const ops::Sum& gradient, const at::Tensor& dy, const at::Tensor& x,
+                               const Site& site) {
   const int side = site.strategy.square;
   Factors factors{rows_of(x), rows_of(dy)};
   at::Tensor sum;
@@ -164,7 +164,7 @@ void published_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy,
                   [&] { return site.square->exchange(out, in, "square gradient"); });
   ops::add_weight_gradient(gradient, factors.second, factors.first);
   handle.wait();
-  if (!gradient.is_meta()) gradient.add_(arriving);
+  if (!gradient.value.is_meta()) gradient.value.add_(arriving);
 }
 
 }  // namespace
@@ -202,7 +202,7 @@ Product linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight, Di
   return {within_row(dx, outward ? Published::from_dx(site.row) : 1, site), shaped(last.first, dy)};
 }
 
-void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+void add_weight_gradient(const ops::Sum& gradient, const at::Tensor& dy, const at::Tensor& x,
                          Direction direction, const Site& site) {
   if (!site.in_square()) {
     ops::add_weight_gradient(gradient, dy, x);
@@ -212,8 +212,9 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
     published_weight_gradient(gradient, dy, from, site);
   } else {
     in_steps({rows_of(x), rows_of(dy)}, phases_of(direction, site).weight_gradient, site,
-             "square gradient", [&](const Factors& f, bool) {
-               ops::add_weight_gradient(gradient, f.second, f.first);
+             "square gradient", [&, fresh = gradient.fresh](const Factors& f, bool) mutable {
+               ops::add_weight_gradient({gradient.value, std::exchange(fresh, false)}, f.second,
+                                        f.first);
              });
   }
 }

@@ -19,6 +19,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/ops/linear.h"
 #include "runtime/parallel/site.h"
 
 namespace braid::parallel {
@@ -37,7 +38,7 @@ Product linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight, Di
                               const Site& site);
 // gradient += dyᵀ·x, of the operands that the other two gave. Those of an outward x may be x
 // itself.
-void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+void add_weight_gradient(const ops::Sum& gradient, const at::Tensor& dy, const at::Tensor& x,
                          Direction direction, const Site& site);
 
 // Where rows share the tokens of a sample: keys and values of all rows, in the order of positions,

@@ -57,6 +57,32 @@ at::Tensor squares_one_by_one(std::span<FlatBuffer* const> buffers) {
   return squares;
 }
 
+void step_elements(const FlatBuffer& buffer, const at::Tensor& master, const AdamW& adamw,
+                   double learning_rate, std::int64_t step, double gradient_scale) {
+  at::Tensor gradients = buffer.owned_gradients();
+  if (gradient_scale != 1) gradients.mul_(gradient_scale);
+  if (gradients.scalar_type() != master.scalar_type()) gradients = gradients.to(master.dtype());
+  // Two lists, with and without weight decay; ATen's kernel takes a whole list at once.
+  for (const bool decays : {false, true}) {
+    std::vector<at::Tensor> weights, slopes, first, second, steps;
+    for (const ElementRun& run : buffer.owned()) {
+      if (run.decays != decays) continue;
+      const auto part = [&](const at::Tensor& flat) {
+        return flat.narrow(0, run.begin - buffer.owned_begin(), run.end - run.begin);
+      };
+      weights.push_back(part(master));
+      slopes.push_back(part(gradients));
+      first.push_back(part(buffer.first_moment()));
+      second.push_back(part(buffer.second_moment()));
+      steps.push_back(at::full({}, static_cast<double>(step), master.options().dtype(at::kFloat)));
+    }
+    if (weights.empty()) continue;
+    at::_fused_adamw_(weights, slopes, first, second, {}, steps, learning_rate, adamw.beta1,
+                      adamw.beta2, decays ? adamw.weight_decay : 0.0, adamw.epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  }
+}
+
 }  // namespace
 
 at::Tensor gradient_squares(std::span<FlatBuffer* const> buffers, comm::Group& world) {
@@ -75,48 +101,24 @@ double gradient_norm(std::span<FlatBuffer* const> buffers, comm::Group& world) {
 void adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw, double learning_rate,
                 std::int64_t step, double gradient_scale) {
   const ops::Timed timed("adamw");
-  // Two lists, with and without weight decay; the fused kernel takes a whole list at once.
-  struct Lists {
-    std::vector<at::Tensor> weights, gradients, first, second, steps;
-  };
-  Lists lists[2];
   for (FlatBuffer* buffer : buffers) {
-    const at::Tensor master = buffer->owned_master();
-    if (master.is_meta()) return;
-    at::Tensor gradients = buffer->owned_gradients();
-    if (gradient_scale != 1) gradients.mul_(gradient_scale);
-    if (gradients.scalar_type() != master.scalar_type()) gradients = gradients.to(master.dtype());
-    for (const ElementRun& run : buffer->owned()) {
-      Lists& list = lists[run.decays ? 1 : 0];
-      const auto part = [&](const at::Tensor& flat) {
-        return flat.narrow(0, run.begin - buffer->owned_begin(), run.end - run.begin);
-      };
-      list.weights.push_back(part(master));
-      list.gradients.push_back(part(gradients));
-      list.first.push_back(part(buffer->first_moment()));
-      list.second.push_back(part(buffer->second_moment()));
-      list.steps.push_back(
-          at::full({}, static_cast<double>(step), master.options().dtype(at::kFloat)));
+    if (const at::Tensor master = buffer->owned_master(); !master.is_meta()) {
+      step_elements(*buffer, master, adamw, learning_rate, step, gradient_scale);
+      if (buffer->low_bits().defined()) buffer->set_owned_master(master);
     }
-  }
-  for (int decays = 0; decays < 2; ++decays) {
-    Lists& list = lists[decays];
-    if (list.weights.empty()) continue;
-    at::_fused_adamw_(list.weights, list.gradients, list.first, list.second, {}, list.steps,
-                      learning_rate, adamw.beta1, adamw.beta2,
-                      decays == 1 ? adamw.weight_decay : 0.0, adamw.epsilon, /*amsgrad=*/false,
-                      /*maximize=*/false);
+    buffer->share_weights();
+    buffer->drop_gradients();
   }
 }
 
 bool takes_fused_adamw(std::span<FlatBuffer* const> buffers) {
   if (buffers.empty()) return false;
   const FlatBuffer& any = *buffers.front();
-  const auto known = [](const at::Tensor& x, at::ScalarType narrow) {
-    return x.scalar_type() == at::kFloat || x.scalar_type() == narrow;
-  };
-  return ops::fused::reaches(any.owned_master()) && known(any.owned_master(), at::kFloat) &&
-         known(any.owned_gradients(), at::kBFloat16) && known(any.owned_weights(), at::kBFloat16);
+  const at::ScalarType weights = any.owned_weights().scalar_type();
+  const at::ScalarType gradients = any.owned_gradients().scalar_type();
+  return ops::fused::reaches(any.owned_weights()) &&
+         (weights == at::kFloat || any.low_bits().defined()) &&
+         (gradients == at::kFloat || gradients == at::kBFloat16);
 }
 
 void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
@@ -125,12 +127,11 @@ void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
   const at::Tensor scale = gradient_scale.to(at::kFloat);
   for (FlatBuffer* buffer : buffers) {
     ops::fused::Adamw call;
-    call.master = buffer->owned_master();
+    call.weight = buffer->owned_weights();
+    call.low = buffer->low_bits();
     call.gradient = buffer->owned_gradients();
     call.first = buffer->first_moment();
     call.second = buffer->second_moment();
-    if (buffer->owned_weights().scalar_type() != call.master.scalar_type())
-      call.weight = buffer->owned_weights();
     call.scale = scale;
     for (const ElementRun& run : buffer->owned()) {
       const float decay = run.decays ? static_cast<float>(adamw.weight_decay) : 0.0F;
@@ -147,7 +148,7 @@ void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
     call.step = step;
     internal_check(ops::fused::adamw(call), "all buffers of a model are of the same types");
     buffer->share_weights();
-    if (!buffer->owns_all_gradients()) buffer->zero_gradients();
+    buffer->drop_gradients();
   }
 }
 

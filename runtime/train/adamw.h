@@ -21,14 +21,14 @@ at::Tensor gradient_squares(std::span<parallel::FlatBuffer* const> buffers, comm
 // The Euclidean norm of it, on the host, which waits for the device.
 double gradient_norm(std::span<parallel::FlatBuffer* const> buffers, comm::Group& world);
 
-// `step` counts from 1. Gradients are multiplied by `gradient_scale` first.
+// `step` counts from 1. Gradients are multiplied by `gradient_scale` first, and dropped at last;
+// all replicas have the new weights.
 void adamw_step(std::span<parallel::FlatBuffer* const> buffers, const AdamW& adamw,
                 double learning_rate, std::int64_t step, double gradient_scale);
 
-// Whether a kernel takes the buffers: step, copy to the weights and zeroed gradients in one pass
-// over memory.
+// Whether a kernel takes the buffers: step and bf16 weights in one pass over memory.
 bool takes_fused_adamw(std::span<parallel::FlatBuffer* const> buffers);
-// That pass, and the weights of all replicas. `gradient_scale` is one number on the device; where
+// The same in that pass. `gradient_scale` is one number on the device; where
 // it is not finite nothing changes, so that the host need not look at it first.
 void fused_adamw_step(std::span<parallel::FlatBuffer* const> buffers, const AdamW& adamw,
                       double learning_rate, std::int64_t step, const at::Tensor& gradient_scale);

@@ -55,18 +55,18 @@ void Worker::weights_changed() {
   if (model_.tied) model_.tied->send_weights();
 }
 
-std::int64_t Worker::first_sample(const Layer& layer, int micro_batch) const {
-  return step_ * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
+std::int64_t Worker::first_sample(const Layer& layer, int micro_batch, std::int64_t step) const {
+  return step * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
 }
 
-std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_batch) const {
+Worker::Tokens Worker::tokens(const Layer& layer, int micro_batch, std::int64_t step) const {
   const parallel::Site& site = layer.site();
   const std::int64_t count = parallel::count(site.inner_tokens());
   at::Tensor ids = at::empty({count, site.samples}, at::kLong);
   at::Tensor labels = at::empty({count, site.samples}, at::kLong);
   const auto sequence = static_cast<std::size_t>(site.shape.tokens);
   std::vector<std::int64_t> inputs(sequence), targets(sequence);
-  const std::int64_t first = first_sample(layer, micro_batch);
+  const std::int64_t first = first_sample(layer, micro_batch, step);
   auto* id = ids.data_ptr<std::int64_t>();
   auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t sample = 0; sample < site.samples; ++sample) {
@@ -81,11 +81,33 @@ std::pair<at::Tensor, at::Tensor> Worker::tokens(const Layer& layer, int micro_b
   return {ids, labels};
 }
 
-Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) const {
+// From pinned memory: an ordinary copy would wait for all that the device was given before.
+Worker::Tokens Worker::tokens_on_device(const Layer& layer, int micro_batch,
+                                        std::int64_t step) const {
+  const at::Device device = options_.numerics.device;
+  const auto sent = [&](const at::Tensor& x) {
+    return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
+  };
+  const auto [ids, labels] = tokens(layer, micro_batch, step);
+  return {sent(ids), sent(labels)};
+}
+
+void Worker::read_ahead() {
+  ahead_.clear();
+  ahead_step_ = step_ + 1;
+  if (plan_.model.type_of(plan_.model.num_layers() - 1).shape.pooled) return;
+  for (int m = 0; m < plan_.shape.micro_batches; ++m)
+    for (const Layer* layer :
+         {static_cast<const Layer*>(model_.embedding), static_cast<const Layer*>(model_.head)})
+      if (layer != nullptr)
+        ahead_.emplace(std::pair(layer, m), tokens_on_device(*layer, m, ahead_step_));
+}
+
+Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
   const parallel::Site& site = layer.site();
   Feed feed;
   feed.loss_scale = loss_scale_;
-  feed.sample = first_sample(layer, micro_batch);
+  feed.sample = first_sample(layer, micro_batch, step_);
   feed.step_key = ops::random_key(options_.seed, fmt::format("dropout {}", step_));
   const at::Device device = options_.numerics.device;
   const bool attends = site.shape.kind == LayerKind::block;
@@ -107,13 +129,11 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) cons
                                        at::TensorOptions(at::kLong).device(device));
     return feed;
   }
-  auto [ids, labels] = tokens(layer, micro_batch);
-  // From pinned memory: an ordinary copy would wait for all that the device was given before.
-  const auto sent = [&](const at::Tensor& x) {
-    return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
-  };
-  feed.ids = sent(ids);
-  feed.labels = sent(labels);
+  const auto ahead =
+      ahead_step_ == step_ ? ahead_.extract(std::pair(&layer, micro_batch)) : Ahead::node_type();
+  auto [ids, labels] = ahead.empty() ? tokens_on_device(layer, micro_batch, step_) : ahead.mapped();
+  feed.ids = std::move(ids);
+  feed.labels = std::move(labels);
   return feed;
 }
 
@@ -128,7 +148,7 @@ double Worker::counted_predictions() const {
   // A tensor group sees the same tokens: one of its ranks counts them.
   if (head != nullptr && (!head->site().megatron() || head->site().tensor_rank == 0))
     for (int m = 0; m < plan_.shape.micro_batches; ++m)
-      counted.add_(tokens(*head, m).second.ne(ops::kIgnoreLabel).sum().to(counted.device()));
+      counted.add_(tokens(*head, m, step_).second.ne(ops::kIgnoreLabel).sum().to(counted.device()));
   parallel::all_reduce(counted, world_, "count tokens");
   return std::max(1.0, counted.item<double>());
 }
@@ -156,9 +176,11 @@ void Worker::update() {
         .wait();
   }
   const at::Tensor squares = gradient_squares(buffers_, world_);
-  // Where one kernel does it all, the host reads loss and norm when the update is under way.
+  // Where one kernel does it all, the host reads loss and norm when the update is under way, and
+  // the next step's tokens before it waits for them.
   if (takes_fused_adamw(buffers_)) {
     update_unseen(loss, squares);
+    read_ahead();
     look_at(loss, squares);
   } else {
     look_at(loss, squares);
@@ -166,10 +188,6 @@ void Worker::update() {
     const bool clips = options_.clip > 0 && result_.gradient_norm > options_.clip;
     adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1,
                clips ? options_.clip / result_.gradient_norm : 1);
-    for (parallel::FlatBuffer* buffer : buffers_) {
-      buffer->publish();
-      buffer->zero_gradients();
-    }
   }
   weights_changed();
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -57,11 +58,16 @@ class Worker {
   void weights_changed();
 
  private:
-  parallel::Feed feed(const parallel::Layer& layer, int micro_batch, parallel::Pass pass) const;
-  // Ids and labels of a layer's tokens and samples, [tokens, samples] each.
-  std::pair<at::Tensor, at::Tensor> tokens(const parallel::Layer& layer, int micro_batch) const;
+  using Tokens = std::pair<at::Tensor, at::Tensor>;  // ids and labels, [tokens, samples] each
+
+  parallel::Feed feed(const parallel::Layer& layer, int micro_batch, parallel::Pass pass);
+  // Of a layer's tokens and samples.
+  Tokens tokens(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
+  Tokens tokens_on_device(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
+  // Sends the next step's tokens to the device, which is still at work on this one.
+  void read_ahead();
   // The number, over the whole run, of a layer's first sample.
-  std::int64_t first_sample(const parallel::Layer& layer, int micro_batch) const;
+  std::int64_t first_sample(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
   double counted_predictions() const;
   void update();
   void update_unseen(const at::Tensor& loss, const at::Tensor& squares);
@@ -76,6 +82,10 @@ class Worker {
   std::unique_ptr<parallel::Stage> stage_;
   OpList list_;
   std::vector<parallel::FlatBuffer*> buffers_;
+
+  using Ahead = std::map<std::pair<const parallel::Layer*, int>, Tokens>;  // by micro-batch too
+  Ahead ahead_;
+  std::int64_t ahead_step_ = -1;
 
   std::int64_t step_ = 0;
   double learning_rate_ = 0, loss_scale_ = 1;

@@ -75,7 +75,7 @@ class LonelyRank {
 
     for (parallel::FlatBuffer* buffer : parameters.buffers()) {
       buffer->reduce_gradients();
-      buffer->publish();
+      buffer->share_weights();
     }
     if (model_.tied && &layer == model_.embedding) {
       model_.tied->send_gradients();

@@ -37,14 +37,32 @@ TEST_F(CudaProduct, WeightGradientsAreAddedInFp32) {
     const at::Tensor dy = random({p.rows, p.out}, 1), x = random({p.rows, p.in}, 2);
     const at::Tensor gradient = random_tensor({p.out, p.in}, 3, at::kFloat, device);
     const at::Tensor expected = exact(gradient).addmm(exact(dy).t(), exact(x));
-    ASSERT_TRUE(fused::add_product(gradient, dy, x)) << p.rows << " " << p.in << " " << p.out;
+    ASSERT_TRUE(fused::add_product({gradient}, dy, x)) << p.rows << " " << p.in << " " << p.out;
     EXPECT_TRUE(close(gradient, expected, 1e-5)) << p.rows << " " << p.in << " " << p.out;
+    ASSERT_TRUE(fused::add_product({gradient, /*fresh=*/true}, dy, x));
+    EXPECT_TRUE(close(gradient, exact(dy).t().mm(exact(x)), 1e-5)) << p.rows;
     // A part of a flat buffer, which may begin anywhere, and columns of a wider matrix.
     const at::Tensor flat = at::zeros({p.out * p.in + 1}, gradient.options());
     const at::Tensor part = flat.narrow(0, 1, p.out * p.in).view({p.out, p.in});
     const at::Tensor wide = random({p.rows, p.out + 8}, 4).narrow(1, 8, p.out);
-    add_weight_gradient(part, wide, x);
+    add_weight_gradient({part}, wide, x);
     EXPECT_TRUE(close(part, exact(wide).t().mm(exact(x)), 1e-5)) << p.rows;
+  }
+}
+
+TEST_F(CudaProduct, BothDirectionsOfALinearLayer) {
+  for (const Product& p : kProducts) {
+    const at::Tensor x = random({p.rows, p.in}, 1), weight = random({p.out, p.in}, 2);
+    const at::Tensor bias = random({p.out}, 3), dy = random({p.rows, p.out}, 4);
+    const auto y = fused::linear(x, weight, bias);
+    const auto dx = fused::linear_input_gradient(dy, weight);
+    ASSERT_TRUE(y && dx) << p.rows << " " << p.in << " " << p.out;
+    EXPECT_TRUE(close(*y, exact(x).mm(exact(weight).t()).add(exact(bias)), 1e-2)) << p.rows;
+    EXPECT_TRUE(close(*dx, exact(dy).mm(exact(weight)), 1e-2)) << p.rows;
+    at::Tensor sum;
+    add_product(sum, x, weight.t());
+    add_product(sum, x, weight.t());
+    EXPECT_TRUE(close(sum, exact(x).mm(exact(weight).t()).mul(2), 1e-5)) << p.rows;
   }
 }
 

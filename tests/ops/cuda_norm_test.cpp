@@ -65,17 +65,20 @@ TEST_P(CudaNorm, BackwardIsTheExactGradient) {
       const at::Tensor expected = exact(found);
       for (const at::Tensor& round : {at::Tensor(), residual}) {
         const at::Tensor exact_round = round.defined() ? exact(round) : round;
+        const at::Tensor again = random(shape, 6);
         const auto dx = fused::norm_backward(kind, dy, x, normed->statistics, weight, found[0],
-                                             layer ? found[1] : at::Tensor(), round);
+                                             layer ? found[1] : at::Tensor(),
+                                             {.residual = round, .again = again});
+        EXPECT_TRUE(identical(again, normed->y)) << width << " " << layer;
         ASSERT_TRUE(dx) << width;
         const at::Tensor exact_dx =
-            layer
-                ? layer_norm_backward(exact(dy), exact(x),
-                                      layer_norm(exact(x), exact(weight), {}, kEpsilon).statistics,
-                                      exact(weight), expected[0], expected[1], exact_round)
-                : rms_norm_backward(exact(dy), exact(x),
-                                    rms_norm(exact(x), exact(weight), kEpsilon).statistics,
-                                    exact(weight), expected[0], exact_round);
+            layer ? layer_norm_backward(
+                        exact(dy), exact(x),
+                        layer_norm(exact(x), exact(weight), {}, kEpsilon).statistics, exact(weight),
+                        expected[0], expected[1], {.residual = exact_round})
+                  : rms_norm_backward(exact(dy), exact(x),
+                                      rms_norm(exact(x), exact(weight), kEpsilon).statistics,
+                                      exact(weight), expected[0], {.residual = exact_round});
         EXPECT_TRUE(close(*dx, exact_dx, tolerance())) << width << " " << layer;
         // The sums are fp32 whatever the type.
         EXPECT_TRUE(close(found, expected, 2e-5)) << width << " " << layer;

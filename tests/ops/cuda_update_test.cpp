@@ -8,6 +8,7 @@
 
 #include "runtime/ops/fused.h"
 #include "runtime/ops/linear.h"
+#include "runtime/ops/split_master.h"
 #include "tests/ops/cuda_cases.h"
 
 namespace braid::ops {
@@ -70,7 +71,7 @@ Buffers expected_step(const Buffers& b, const fused::Adamw& step, double scale) 
 
 fused::Adamw step_of(const Buffers& b) {
   fused::Adamw step;
-  step.master = b.master;
+  step.weight = b.master;
   step.gradient = b.gradient;
   step.first = b.first;
   step.second = b.second;
@@ -82,26 +83,35 @@ fused::Adamw step_of(const Buffers& b) {
   return step;
 }
 
-TEST_P(CudaUpdate, OnePassIsAdamwACopyAndAZeroedGradient) {
+TEST_P(CudaUpdate, OnePassIsAdamwOnAWholeMasterAndOnASplitOne) {
   // Runs end inside packs; 40 of them take two calls.
   for (const int runs : {1, 3, 40}) {
     for (const std::int64_t offset : {0, 1}) {
       const std::int64_t elements = 997;
       const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, offset, elements); };
-      const Buffers buffers{part(floats({998}, 1)), part(random({998}, 2)), part(floats({998}, 3)),
-                            part(floats({998}, 4).abs())};
+      Buffers buffers{part(floats({998}, 1)), part(random({998}, 2)), part(floats({998}, 3)),
+                      part(floats({998}, 4).abs())};
       fused::Adamw step = step_of(buffers);
-      step.weight = part(random_tensor({998}, 5, at::kBFloat16, device));
       step.scale = at::full({1}, 0.5, buffers.master.options());
       for (int i = 1; i <= runs; ++i)
         step.runs.push_back({elements * i / runs, i % 2 == 0 ? 0.0F : 0.1F});
       const Buffers expected = expected_step(buffers, step, 0.5);
+
+      fused::Adamw split = step;
+      split.weight = part(random_tensor({998}, 5, at::kBFloat16, device));
+      split.low = part(at::zeros({998}, split.weight.options().dtype(at::kShort)));
+      split.first = buffers.first.clone();
+      split.second = buffers.second.clone();
+      split_master(buffers.master, split.weight, split.low);
+
       ASSERT_TRUE(fused::adamw(step));
       EXPECT_TRUE(close(buffers.master, expected.master, 2e-6)) << runs;
       EXPECT_TRUE(close(buffers.first, expected.first, 2e-6)) << runs;
       EXPECT_TRUE(close(buffers.second, expected.second, 2e-6)) << runs;
-      EXPECT_TRUE(identical(step.weight, buffers.master.to(at::kBFloat16))) << runs;
-      EXPECT_EQ(buffers.gradient.abs().max().item<double>(), 0) << runs;
+
+      ASSERT_TRUE(fused::adamw(split));
+      EXPECT_TRUE(identical(join_master(split.weight, split.low), buffers.master)) << runs;
+      EXPECT_TRUE(identical(split.second, buffers.second)) << runs;
     }
   }
 }

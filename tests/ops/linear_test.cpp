@@ -50,12 +50,12 @@ TEST(Linear, ForwardAndGradientsAreAutograds) {
 
       const at::Tensor before = random_tensor({c.out, c.in}, 5, at::kDouble, device);
       const at::Tensor gradient = before.clone();
-      add_weight_gradient(gradient, dy, x);
+      add_weight_gradient({gradient}, dy, x);
       EXPECT_TRUE(close(gradient, before.add(expected[1]), 1e-10)) << c.fact;
       if (c.bias) {
         const at::Tensor bias_before = random_tensor({c.out}, 6, at::kDouble, device);
         const at::Tensor bias_gradient = bias_before.clone();
-        add_bias_gradient(bias_gradient, dy);
+        add_bias_gradient({bias_gradient}, dy);
         EXPECT_TRUE(close(bias_gradient, bias_before.add(expected[2]), 1e-10)) << c.fact;
       }
     }
@@ -66,8 +66,8 @@ TEST(Linear, GradientsTouchNothingBesideThemInTheFlatBuffer) {
   const at::Tensor buffer = at::zeros({2 + 12 + 4 + 1}, at::kDouble);
   const at::Tensor dy = random_tensor({5, 4}, 1);
   const at::Tensor x = random_tensor({5, 3}, 2);
-  add_weight_gradient(buffer.narrow(0, 2, 12).view({4, 3}), dy, x);
-  add_bias_gradient(buffer.narrow(0, 14, 4), dy);
+  add_weight_gradient({buffer.narrow(0, 2, 12).view({4, 3})}, dy, x);
+  add_bias_gradient({buffer.narrow(0, 14, 4)}, dy);
   EXPECT_TRUE(close(buffer.narrow(0, 2, 12).view({4, 3}), dy.t().mm(x), 1e-12));
   EXPECT_TRUE(close(buffer.narrow(0, 14, 4), dy.sum(0), 1e-12));
   EXPECT_EQ(buffer.narrow(0, 0, 2).abs().max().item().toDouble(), 0);
@@ -82,8 +82,8 @@ TEST(Linear, Bfloat16GradientsAreSummedInFloat) {
     const at::Tensor x = at::ones({4097, 1, 3}, halves);
     const at::Tensor weight_gradient = at::zeros({2, 3}, halves.dtype(at::kFloat));
     const at::Tensor bias_gradient = at::zeros({2}, halves.dtype(at::kFloat));
-    add_weight_gradient(weight_gradient, dy, x);
-    add_bias_gradient(bias_gradient, dy);
+    add_weight_gradient({weight_gradient}, dy, x);
+    add_bias_gradient({bias_gradient}, dy);
     EXPECT_TRUE(close(weight_gradient, at::ones({2, 3}).mul(4097), 0));
     EXPECT_TRUE(close(bias_gradient, at::ones({2}).mul(4097), 0));
   }
@@ -107,16 +107,16 @@ TEST(Linear, ReadsThroughStrides) {
   const at::Tensor x = random_tensor({3, 5, 7}, 1).transpose(0, 1);
   const at::Tensor dy = random_tensor({4, 5, 3}, 2).permute({1, 2, 0});
   const at::Tensor gradient = at::zeros({4, 7}, at::kDouble);
-  add_weight_gradient(gradient, dy, x);
+  add_weight_gradient({gradient}, dy, x);
   const at::Tensor dense = at::zeros({4, 7}, at::kDouble);
-  add_weight_gradient(dense, dy.contiguous(), x.contiguous());
+  add_weight_gradient({dense}, dy.contiguous(), x.contiguous());
   EXPECT_TRUE(close(gradient, dense, 1e-12));
 }
 
 TEST(Linear, AnExpertWithoutTokensAddsNothing) {
   const at::Tensor before = random_tensor({4, 3}, 1);
   const at::Tensor gradient = before.clone();
-  add_weight_gradient(gradient, at::zeros({0, 4}, at::kDouble), at::zeros({0, 3}, at::kDouble));
+  add_weight_gradient({gradient}, at::zeros({0, 4}, at::kDouble), at::zeros({0, 3}, at::kDouble));
   EXPECT_TRUE(identical(gradient, before));
   EXPECT_EQ(linear(at::zeros({0, 3}, at::kDouble), before).size(0), 0);
 }

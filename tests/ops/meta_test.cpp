@@ -52,8 +52,8 @@ const Case kCases[] = {
        const at::Tensor y = linear(x, weight, m.floats({6}));
        const at::Tensor dweight = m.gradient({6, 4});
        const at::Tensor dbias = m.gradient({6});
-       add_weight_gradient(dweight, y, x);
-       add_bias_gradient(dbias, y);
+       add_weight_gradient({dweight}, y, x);
+       add_bias_gradient({dbias}, y);
        return std::vector{y, linear(x, weight), linear_input_gradient(y, weight), dweight, dbias};
      }},
     {"layer_norm",

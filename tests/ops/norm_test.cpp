@@ -1,5 +1,6 @@
 #include "runtime/ops/norm.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sub.h>
@@ -136,6 +137,21 @@ TEST(Norm, Bfloat16IsNearFloatWithStatisticsInFloat) {
     EXPECT_EQ(dx.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(close(dx, rms_norm_backward(dy32, x32, rms32.statistics, w32, expected[2]), 1e-2));
     EXPECT_TRUE(close(found, expected, 1e-2));
+  }
+}
+
+TEST(Norm, BackwardMakesYAgain) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const double tolerance = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-6 : 1e-2;
+    const at::Tensor x = random_tensor({3, 2, 24}, 1, type).mul(3).add(1);
+    const at::Tensor dy = random_tensor({3, 2, 24}, 2, type), weight = random_tensor({24}, 3, type);
+    const at::Tensor bias = random_tensor({24}, 4, type), again = at::empty_like(x);
+    const LayerNorm layer = layer_norm(x, weight, bias, 1e-5);
+    layer_norm_backward(dy, x, layer.statistics, weight, {}, {}, {.again = again, .bias = bias});
+    EXPECT_TRUE(close(again, layer.y, tolerance)) << c10::toString(type);
+    const RmsNorm rms = rms_norm(x, weight, 1e-5);
+    rms_norm_backward(dy, x, rms.statistics, weight, {}, {.again = again});
+    EXPECT_TRUE(close(again, rms.y, tolerance)) << c10::toString(type);
   }
 }
 

@@ -54,9 +54,13 @@ at::Tensor gathered(FlatBuffer& buffer) {
 // Adds one micro-batch's gradient: `factor` times 0, 1, 2, …; padding gets NaN where there is some.
 void add_gradient(FlatBuffer& buffer, double factor) {
   buffer.begin_gradients();
-  const at::Tensor& whole = buffer.gradients();
-  whole.narrow(0, 0, kElements).add_(values(0).mul(factor));
-  if (whole.numel() > kElements) whole.narrow(0, kElements, whole.numel() - kElements).fill_(NAN);
+  const ops::Sum whole = buffer.gradients(0, kElements);
+  if (whole.fresh)
+    whole.value.copy_(values(0).mul(factor));
+  else
+    whole.value.add_(values(0).mul(factor));
+  const std::int64_t padded = buffer.weights().defined() ? buffer.weights().numel() : kElements;
+  if (padded > kElements) buffer.gradients(kElements, padded).value.fill_(NAN);
   buffer.end_gradients();
 }
 
@@ -85,7 +89,30 @@ TEST(FlatBuffer, GradientsOfMicroBatchesAndReplicasAddUp) {
       for (const ElementRun& run : buffer.owned())
         EXPECT_TRUE(identical(owned_part(buffer, buffer.owned_gradients(), run),
                               values(0).mul(total).slice(0, run.begin, run.end)));
-      buffer.zero_gradients();
+      buffer.drop_gradients();
+    }
+  });
+}
+
+TEST(FlatBuffer, GradientsThatNobodyTouchedAreZero) {
+  on_all(fp64(), [](comm::Group& world, Zero, FlatBuffer& buffer) {
+    for (int step = 0; step < 2; ++step) {
+      buffer.begin_gradients();
+      EXPECT_TRUE(buffer.gradients(1, 3).fresh);
+      buffer.gradients(1, 3).value.fill_(2);
+      EXPECT_FALSE(buffer.gradients(1, 3).fresh);
+      // Together with what was touched: no longer fresh, and zero where nobody wrote.
+      const ops::Sum both = buffer.gradients(2, 5);
+      EXPECT_FALSE(both.fresh);
+      EXPECT_TRUE(identical(both.value, at::tensor({2.0, 0.0, 0.0})));
+      buffer.end_gradients();
+      buffer.reduce_gradients();
+      at::Tensor expected = at::zeros({kElements}, at::kDouble);
+      expected.narrow(0, 1, 2).fill_(2.0 * world.size());
+      for (const ElementRun& run : buffer.owned())
+        EXPECT_TRUE(identical(owned_part(buffer, buffer.owned_gradients(), run),
+                              expected.slice(0, run.begin, run.end)));
+      buffer.drop_gradients();
     }
   });
 }
@@ -95,9 +122,10 @@ TEST(FlatBuffer, WhatOwnersChangeIsPublishedToAll) {
     on_all(numerics, [&](comm::Group&, Zero, FlatBuffer& buffer) {
       // 1 + 1/512 is no bf16: the master keeps it, the weights are rounded.
       buffer.initialise(values(1).to(numerics.state));
-      for (const ElementRun& run : buffer.owned())
-        owned_part(buffer, buffer.owned_master(), run).add_(1.0 / 512);
-      buffer.publish();
+      const at::Tensor master = buffer.owned_master().clone();
+      for (const ElementRun& run : buffer.owned()) owned_part(buffer, master, run).add_(1.0 / 512);
+      buffer.set_owned_master(master);
+      buffer.share_weights();
       const at::Tensor expected = values(1 + 1.0 / 512);
       EXPECT_TRUE(identical(buffer.whole_master(), expected.to(numerics.state)));
       EXPECT_TRUE(identical(gathered(buffer), expected.to(numerics.compute)));
@@ -116,10 +144,11 @@ TEST(FlatBuffer, PaddingIsOwnedByNobodyAndNeverLeaks) {
       EXPECT_FALSE(owned_part(buffer, buffer.owned_gradients(), run).isnan().any().item().toBool());
     }
     EXPECT_LE(last, kElements);
-    const at::Tensor master = buffer.owned_master();
+    const at::Tensor master = buffer.owned_master().clone();
     const std::int64_t padding = buffer.owned_begin() + master.numel() - last;
     if (padding > 0) master.narrow(0, last - buffer.owned_begin(), padding).fill_(NAN);
-    buffer.publish();
+    buffer.set_owned_master(master);
+    buffer.share_weights();
     EXPECT_TRUE(identical(gathered(buffer), values(1))) << name_of(zero);
     EXPECT_TRUE(identical(buffer.whole_master(), values(1)));
   });

@@ -1,5 +1,4 @@
-// AdamW over flat buffers: clipping, moments, master, bf16 copy and the gradient's zeroing in one
-// pass over memory.
+// AdamW over flat buffers: clipping, moments, master and bf16 weights in one pass over memory.
 
 #include "runtime/ops/cuda/device.cuh"
 
@@ -16,10 +15,49 @@ __device__ __forceinline__ int run_of(const Adamw& call, std::int64_t element) {
   return run;
 }
 
+// The master in two halves: runtime/ops/split_master.h.
+template <int kVec>
+__device__ __forceinline__ void load_master(const Adamw& call, std::int64_t begin,
+                                            float (&master)[kVec]) {
+  if (call.master != nullptr) {
+    load_floats(call.master + begin, master);
+    return;
+  }
+  using Halves = Pack<std::uint16_t, kVec>;
+  const Halves high = *reinterpret_cast<const Halves*>(as<std::uint16_t>(call.weight) + begin);
+  const Halves low = *reinterpret_cast<const Halves*>(call.low + begin);
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) {
+    const int rest = static_cast<std::int16_t>(low.values[i]);
+    master[i] = __uint_as_float((static_cast<unsigned>(high.values[i]) << 16U) +
+                                static_cast<unsigned>(rest));
+  }
+}
+
+template <int kVec>
+__device__ __forceinline__ void store_master(const Adamw& call, std::int64_t begin,
+                                             const float (&master)[kVec]) {
+  if (call.master != nullptr) {
+    store_floats(call.master + begin, master);
+    return;
+  }
+  using Halves = Pack<std::uint16_t, kVec>;
+  Halves high, low;
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) {
+    const unsigned bits = __float_as_uint(master[i]);
+    const unsigned upper = (bits + 0x8000U) >> 16U;
+    high.values[i] = static_cast<std::uint16_t>(upper);
+    low.values[i] = static_cast<std::uint16_t>(bits - (upper << 16U));
+  }
+  *reinterpret_cast<Halves*>(as<std::uint16_t>(call.weight) + begin) = high;
+  *reinterpret_cast<Halves*>(call.low + begin) = low;
+}
+
 template <class G, int kVec>
 __device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, float scale) {
   float master[kVec], gradient[kVec], first[kVec], second[kVec], decay[kVec];
-  load_floats(call.master + begin, master);
+  load_master(call, begin, master);
   load<kVec>(as<G>(call.gradient) + begin, gradient);
   load_floats(call.first + begin, first);
   load_floats(call.second + begin, second);
@@ -37,13 +75,10 @@ __device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, fl
     const float spread = sqrtf(second[i]) / call.correction2 + call.epsilon;
     master[i] -= call.rate * decay[i] * master[i];
     master[i] -= call.rate / call.correction1 * first[i] / spread;
-    gradient[i] = 0;
   }
-  store_floats(call.master + begin, master);
+  store_master(call, begin, master);
   store_floats(call.first + begin, first);
   store_floats(call.second + begin, second);
-  store<kVec>(as<G>(call.gradient) + begin, gradient);
-  if (call.weight != nullptr) store<kVec>(as<Bf16>(call.weight) + begin, master);
 }
 
 template <class G, int kVec>
@@ -72,8 +107,8 @@ void adamw(const Adamw& call, Stream stream) {
       launch(step<G, kVec>, dim3(static_cast<unsigned>(larger(blocks, 1))), dim3(kThreads), stream,
              call, "adamw");
     };
-    constexpr int kPerThread = kPack<float>;
-    if (all_aligned(call.master, call.gradient, call.first, call.second, call.weight))
+    constexpr int kPerThread = kPack<Bf16>;
+    if (all_aligned(call.master, call.gradient, call.first, call.second, call.weight, call.low))
       run(std::integral_constant<int, kPerThread>{});
     else
       run(std::integral_constant<int, 1>{});

@@ -8,7 +8,7 @@ namespace braid::ops::kernels {
 
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 512;
 constexpr int kAhead = 4;  // packs
 
 // Of some logits: the largest, and the sum of exp(logit - largest).
@@ -177,11 +177,12 @@ __global__ void __launch_bounds__(kThreads) row_gradients(Gradient gradient) {
   }
 }
 
-// As many blocks as keep their rows in half of the L2 cache, one or two a processor.
+// As many blocks as keep their rows in the L2 cache, two to four a processor: one alone would wait
+// at its barriers.
 unsigned blocks_of(const Logits& call) {
   const std::int64_t row = call.width * (call.type == Type::bf16 ? 2 : 4);
-  const std::int64_t cached = device_attribute(cudaDevAttrL2CacheSize) / 2 / larger(row, 1);
-  const std::int64_t per = larger(1, smaller(2, cached / num_processors()));
+  const std::int64_t cached = device_attribute(cudaDevAttrL2CacheSize) / larger(row, 1);
+  const std::int64_t per = larger(2, smaller(4, cached / num_processors()));
   return static_cast<unsigned>(smaller(call.rows, per * num_processors()));
 }
 

@@ -47,11 +47,16 @@ struct alignas(sizeof(T) * kCount) Pack {
 template <class T>
 inline constexpr int kPack = kAccess / static_cast<int>(sizeof(T));
 
+// In accesses of at most 16 bytes.
 template <int kCount, class T>
 __device__ __forceinline__ void load(const T* from, float (&to)[kCount]) {
-  const Pack<T, kCount> pack = *reinterpret_cast<const Pack<T, kCount>*>(from);
+  constexpr int kStep = kCount < kPack<T> ? kCount : kPack<T>;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = to_float(pack.values[i]);
+  for (int i = 0; i < kCount; i += kStep) {
+    const auto pack = *reinterpret_cast<const Pack<T, kStep>*>(from + i);
+#pragma unroll
+    for (int j = 0; j < kStep; ++j) to[i + j] = to_float(pack.values[j]);
+  }
 }
 
 template <int kCount, class T>
@@ -65,13 +70,7 @@ __device__ __forceinline__ void store(T* to, const float (&from)[kCount]) {
 // Floats beside a pack of a narrower type, in accesses of at most 16 bytes.
 template <int kCount>
 __device__ __forceinline__ void load_floats(const float* from, float (&to)[kCount]) {
-  constexpr int kStep = kCount < kPack<float> ? kCount : kPack<float>;
-#pragma unroll
-  for (int i = 0; i < kCount; i += kStep) {
-    const auto pack = *reinterpret_cast<const Pack<float, kStep>*>(from + i);
-#pragma unroll
-    for (int j = 0; j < kStep; ++j) to[i + j] = pack.values[j];
-  }
+  load<kCount>(from, to);
 }
 template <int kCount>
 __device__ __forceinline__ void store_floats(float* to, const float (&from)[kCount]) {

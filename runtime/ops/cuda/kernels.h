@@ -42,12 +42,14 @@ struct NormBackward {
   const void* weight = nullptr;
   const void* residual = nullptr;  // a gradient that is added to dx; null: none
   void* dx = nullptr;              // may be `residual` or `dy`
+  void* y = nullptr;               // made again; null: not wanted
+  const void* bias = nullptr;      // of a LayerNorm's y; may be null
   float* dweight = nullptr;        // added to; null: not wanted
   float* dbias = nullptr;          // of a LayerNorm; added to; null: not wanted
-  float* partials = nullptr;       // [norm_partials(rows), width], twice for a LayerNorm
+  float* partials = nullptr;       // [norm_partials(rows, width), width], twice for a LayerNorm
   std::int64_t rows = 0, width = 0;
 };
-std::int64_t norm_partials(std::int64_t rows);
+std::int64_t norm_partials(std::int64_t rows, std::int64_t width);
 void rms_norm_backward(const NormBackward& call, Stream stream);
 void layer_norm_backward(const NormBackward& call, Stream stream);
 
@@ -68,9 +70,9 @@ void activate(const Activate& call, Stream stream);
 
 // dx from dy. Makes y again where `call.y` is not null.
 struct ActivateBackward {
-  Activate call;
+  Activate call;  // its y may be `dy`
   const void* dy = nullptr;
-  void* dx = nullptr;  // as x
+  void* dx = nullptr;  // as x, and may be x
 };
 void activate_backward(const ActivateBackward& call, Stream stream);
 
@@ -135,12 +137,13 @@ struct DecayRun {
 };
 struct Adamw {
   static constexpr int kRuns = 32;
-  float* master = nullptr;
+  float* master = nullptr;  // null: kept in the two halves below
+  void* weight = nullptr;   // bf16: the upper half, rounded
+  std::int16_t* low = nullptr;
   Type gradient_type = Type::fp32;
-  void* gradient = nullptr;  // set to zero on the way
+  const void* gradient = nullptr;
   float* first = nullptr;
   float* second = nullptr;
-  void* weight = nullptr;        // a bf16 copy of the master; null: none
   const float* scale = nullptr;  // of the gradient, in the kernels' memory; where it is not finite
                                  // nothing is changed
   std::int64_t elements = 0;

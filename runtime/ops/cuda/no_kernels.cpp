@@ -19,7 +19,7 @@ Reach reach() { return Reach::nothing; }
 std::int64_t longest_norm(Type, bool) { absent(); }
 void rms_norm(const NormForward&, Stream) { absent(); }
 void layer_norm(const NormForward&, Stream) { absent(); }
-std::int64_t norm_partials(std::int64_t) { absent(); }
+std::int64_t norm_partials(std::int64_t, std::int64_t) { absent(); }
 void rms_norm_backward(const NormBackward&, Stream) { absent(); }
 void layer_norm_backward(const NormBackward&, Stream) { absent(); }
 void activate(const Activate&, Stream) { absent(); }

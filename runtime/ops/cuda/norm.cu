@@ -10,7 +10,9 @@ namespace {
 
 constexpr int kMostPer = 4;          // packs of one thread
 constexpr int kPackedThreads = 512;  // of a block whose threads hold whole packs
-constexpr int kBlocksPerProcessor = 4;
+// Backward's rows follow each other in a block, so that many blocks hide their latencies.
+constexpr std::int64_t kThreadsPerProcessor = 1024;
+constexpr std::int64_t kMostBlocksPerProcessor = 10;
 
 template <int kVec>
 constexpr int most_threads() {
@@ -106,8 +108,16 @@ __global__ void __launch_bounds__(most_threads<kVec>()) norm_backward(NormBackwa
       load<kVec>(as<T>(call.x) + begin + column, normal[p]);
       load<kVec>(as<T>(call.weight) + column, weight);
 #pragma unroll
+      for (int i = 0; i < kVec; ++i) normal[p][i] = (normal[p][i] - mean) * inverse;
+      if (call.y != nullptr) {
+        float y[kVec], bias[kVec] = {};
+        if (kLayer && call.bias != nullptr) load<kVec>(as<T>(call.bias) + column, bias);
+#pragma unroll
+        for (int i = 0; i < kVec; ++i) y[i] = normal[p][i] * weight[i] + bias[i];
+        store<kVec>(as<T>(call.y) + begin + column, y);
+      }
+#pragma unroll
       for (int i = 0; i < kVec; ++i) {
-        normal[p][i] = (normal[p][i] - mean) * inverse;
         dweight[p][i] += gradient[p][i] * normal[p][i];
         if constexpr (kLayer) dbias[p][i] += gradient[p][i];
         gradient[p][i] *= weight[i];
@@ -186,12 +196,12 @@ void forward(const NormForward& call, Stream stream) {
 template <bool kLayer>
 void backward(const NormBackward& call, Stream stream) {
   if (call.rows == 0) return;
-  const auto blocks = static_cast<unsigned>(norm_partials(call.rows));
+  const auto blocks = static_cast<unsigned>(norm_partials(call.rows, call.width));
   with_type(call.type, [&](auto value) {
     using T = decltype(value);
     const bool packed =
-        call.width % kPack<T> == 0 &&
-        all_aligned(call.dy, call.x, call.weight, call.residual, call.dx, call.partials);
+        call.width % kPack<T> == 0 && all_aligned(call.dy, call.x, call.weight, call.residual,
+                                                  call.dx, call.y, call.bias, call.partials);
     expect_fits(call.width, call.type, packed);
     const auto run = [&](auto vec) {
       constexpr int kVec = decltype(vec)::value;
@@ -218,8 +228,11 @@ std::int64_t longest_norm(Type type, bool aligned) {
   return std::int64_t{kMostPer} * kPackedThreads * vec;
 }
 
-std::int64_t norm_partials(std::int64_t rows) {
-  return smaller(larger(rows, 1), kBlocksPerProcessor * num_processors());
+std::int64_t norm_partials(std::int64_t rows, std::int64_t width) {
+  const std::int64_t threads = whole_warps(ceil_div(width, kPack<Bf16>));
+  const std::int64_t blocks =
+      larger(4, smaller(kThreadsPerProcessor / threads, kMostBlocksPerProcessor));
+  return smaller(larger(rows, 1), blocks * num_processors());
 }
 
 void rms_norm(const NormForward& call, Stream stream) { forward<false>(call, stream); }
