@@ -57,7 +57,7 @@ if [[ -n $baselines ]]; then
     read -r model batch sequence kind <<<"$entry"
     [[ " $models " == *" $model "* ]] || continue
     say "baseline $model"
-    timeout 120 python3 "$baselines/gpu_baseline.py" "$model" "${BASELINE_KINDS:-$kind}" 2>&1 |
+    timeout 240 python3 "$baselines/gpu_baseline.py" "$model" "${BASELINE_KINDS:-$kind}" 2>&1 |
       grep '^{' | tee -a "$out/baselines.jsonl" || say "baseline $model failed"
   done
   say "limit"

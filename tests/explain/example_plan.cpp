@@ -44,7 +44,13 @@ StagePrediction example_stage(double held) {
   stage.terms.backward_input_compute = 1;
   stage.terms.backward_weight_compute = 1;
   stage.times = {Seconds(1), Seconds(1), Seconds(1), Seconds(0), Seconds(0), Seconds(0.5)};
-  stage.memory = {2_GiB, 2_GiB, 4_GiB, 1_GiB, {}, 1_GiB};
+  stage.memory = {.weights = 2_GiB,
+                  .gradients = 2_GiB,
+                  .optimizer = 4_GiB,
+                  .activations = 1_GiB,
+                  .deferred = {},
+                  .in_turn = {},
+                  .workspace = 1_GiB};
   stage.in_flight = held;
   stage.overhead = 1_GiB;
   stage.peak = scaled(1_GiB, 10 + held);

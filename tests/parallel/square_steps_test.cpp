@@ -91,7 +91,7 @@ void play(comm::Group& world, int side, SquareVariant variant, Direction directi
       linear_input_gradient(dy, matrix, direction, site);
       break;
     case Phase::weight_gradient:
-      add_weight_gradient(at::empty({kOut / side, kIn / side}, meta), dy, x, direction, site);
+      add_weight_gradient({at::empty({kOut / side, kIn / side}, meta)}, dy, x, direction, site);
       break;
   }
 }
