@@ -44,6 +44,7 @@ void SharedBias::send_weights() {
   }
   std::vector<comm::Outgoing> out;
   std::vector<comm::Incoming> in;
+  out.reserve(followers_.size());
   for (const int peer : followers_) out.push_back({parallel::buffer_of(tables), peer});
   if (embedding_ == nullptr) in.push_back({parallel::buffer_of(tables), source_});
   if (!out.empty() || !in.empty())

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureInvariance,
 
 TEST(RandomPlans, HaveSquaresOfAllKinds) {
   std::set<std::string> squares;
-  for (std::uint64_t seed = 0; seed < 100; ++seed)
+  for (std::uint64_t seed = 0; seed < 200; ++seed)
     for (const std::string& square : squares_in(PlanDice(seed).plan())) squares.insert(square);
   EXPECT_EQ(squares.size(), kAllSquares.size());
 }
