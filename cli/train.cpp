@@ -102,7 +102,8 @@ void add_training_flags(CLI::App& verb, TrainFlags& flags) {
          "synthetic (default), text:FILE (bytes are tokens), lines:FILE (one sample a line), "
          "megatron:PREFIX or images:FILE");
   option("--mask-token", flags.mask_token, "ID",
-         "what stands for a hidden token (default the first id that the data leaves free)");
+         "what stands for a hidden token (default the first id that the data leaves free), or for "
+         "T5's first span (default the last id)");
   option("--seed", flags.seed, "N", "of weights, dropout and the order of samples (default 1)");
 
   option("--lr", flags.rate, "X", "the learning rate's peak (default 3e-4)");

@@ -2,8 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "cli/train.h"
 #include "planner/core/error.h"
+#include "runtime/train/corrupted_spans.h"
 #include "runtime/train/objective.h"
 
 namespace braid::cli {
@@ -20,6 +23,8 @@ std::shared_ptr<const train::Dataset> synthetic_data(const Model& model, std::ui
       return train::synthetic(vocab, seed);
     case train::Objective::masked_tokens:  // the last id is left to be the mask
       return train::synthetic(vocab - 1, seed);
+    case train::Objective::corrupted_spans:  // the last ids are left to stand for spans
+      return train::synthetic(std::max<std::int64_t>(1, vocab - train::num_sentinels(model)), seed);
     case train::Objective::image_class:
       return train::synthetic_images(train::image_shape_of(model),
                                      model.type_of(model.num_layers() - 1).shape.vocab, seed);

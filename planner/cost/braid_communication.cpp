@@ -53,6 +53,10 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   const auto element = static_cast<double>(bytes_of(settings_.precision));
   const double tokens = w.samples * static_cast<double>(shape.tokens) / s.cp;
   const double hidden = tokens * static_cast<double>(shape.hidden) * element;
+  // Of the encoder's tokens that a decoder looks at, and of the decoder's that an embedding makes.
+  const double crossed = w.samples * static_cast<double>(shape.cross_tokens) / s.cp;
+  const double other = (crossed + w.samples * static_cast<double>(shape.carried_tokens) / s.cp) *
+                       static_cast<double>(shape.hidden) * element;
   const bool repeats = s.recompute == Recompute::full;
   const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
   double forward = 0, backward = 0;
@@ -67,6 +71,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
         // Attention, feed-forward and cross-attention each gather their input and scatter their
         // sum. Backward mirrors that, and gathers the input once more for the weights' gradient.
         // Experts do so with the rows that were routed to them, once they know how many.
+        // Cross-attention gathers the encoder's output too, twice, and scatters its gradient.
         const double dense =
             (shape.cross_tokens > 0 ? 2 : 1) + (shape.experts > 0 && shape.shared_ffn == 0 ? 0 : 1);
         const double routed = hidden * static_cast<double>(shape.experts_per_token);
@@ -74,13 +79,19 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
         gather = dense * gather + network_.all_gather(routed, group, w.where);
         scatter = dense * scatter + network_.reduce_scatter(routed, group, w.where);
         forward = gather + scatter + network_.all_gather(counts, group, w.where);
-        backward = 2 * gather + scatter + (repeats ? forward : 0);
+        backward = 2 * gather + scatter;
+        if (crossed > 0) {
+          const double encoded = network_.all_gather(other, group, w.where);
+          forward += encoded;
+          backward += encoded + network_.reduce_scatter(other, group, w.where);
+        }
+        if (repeats) backward += forward;
         break;
       }
       case LayerKind::embedding:
         if (shape.patch_inputs > 0) break;  // each rank makes its own tokens
-        forward = scatter;
-        backward = gather;
+        forward = scatter + network_.reduce_scatter(other, group, w.where);
+        backward = gather + network_.all_gather(other, group, w.where);
         break;
       case LayerKind::head: {
         // Forward goes on to the gradient of its input. Between them each token's largest logit,
@@ -102,11 +113,15 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   } else if (s.tp > 1 && shape.attention != AttentionKind::none) {
     // Ulysses: q, k, v to heads and the output back to tokens, each a rank's share; backward the
     // same with their gradients, and the output once more for the weights' gradient.
-    const auto share = [&](std::int64_t heads) {
-      const double bytes = tokens / s.tp * static_cast<double>(heads * shape.head_dim) * element;
+    const auto share = [&](double rows, std::int64_t heads) {
+      const double bytes = rows / s.tp * static_cast<double>(heads * shape.head_dim) * element;
       return network_.all_to_all(bytes, group, w.where);
     };
-    const double wide = share(shape.heads), narrow = share(shape.kv_heads);
+    double wide = share(tokens, shape.heads), narrow = share(tokens, shape.kv_heads);
+    if (crossed > 0) {
+      wide *= 2;
+      narrow += share(crossed, shape.kv_heads);
+    }
     forward = 2 * wide + 2 * narrow;
     backward = 3 * wide + 2 * narrow + (repeats ? forward : 0);
   } else if (s.tp > 1 && shape.kind == LayerKind::block && shape.heads == 0) {
@@ -134,15 +149,19 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     const std::int64_t kv_ways =
         s.square > 1 ? s.tensor_split() * own_rows
                      : std::min<std::int64_t>(s.tp, std::max<std::int64_t>(1, shape.kv_heads));
-    const double block = tokens * 2 * static_cast<double>(shape.kv_heads * shape.head_dim) *
-                         element / static_cast<double>(kv_ways);
+    const double row = 2 * static_cast<double>(shape.kv_heads * shape.head_dim) * element /
+                       static_cast<double>(kv_ways);
     const Overlap overlap =
         overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown);
     const auto shift = [&](double bytes) {
       return correction_.context * network_.point_to_point(bytes, ring.stride, w.where);
     };
-    const double keys = (s.cp - 1) * shift(block);
-    const double gradients = s.cp * shift(block * 4 / element);
+    // Self-attention's and cross-attention's ring.
+    const auto shifts = [&](double bytes) {
+      return shift(tokens * bytes) + (crossed > 0 ? shift(crossed * bytes) : 0);
+    };
+    const double keys = (s.cp - 1) * shifts(row);
+    const double gradients = s.cp * shifts(row * 4 / element);
     const double once = overlap.exposed(w.compute.attention, keys);
     const double again = overlap.exposed(2.5 * w.compute.attention, keys);
     const bool attends_again = repeats || s.recompute == Recompute::selective;
@@ -232,11 +251,13 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   time.hidden_reduce = std::max(0.0, last.seconds() - beside_backward.seconds() - time.reduce);
   // Updated weights are gathered at the end of the step.
   if (s.zero == Zero::optimizer || s.zero == Zero::gradients) time.regather = gather;
-  if (w.facts.shape.kind == LayerKind::embedding && w.site.mesh.devices > 1 &&
-      model_.type_of(model_.num_layers() - 1).shape.tied) {
-    // The copy is made from whole weights, and its gradient added to a whole one.
-    if (gathers) time.regather += gather;
-    if (scatters_at_once) time.reduce += scatter;
+  if (w.facts.shape.kind == LayerKind::embedding && w.site.mesh.devices > 1) {
+    // Copies of its table, and of one that blocks share, are made from whole weights, and their
+    // gradients added to whole ones.
+    const int copies = (model_.type_of(model_.num_layers() - 1).shape.tied ? 1 : 0) +
+                       (w.facts.shape.position_bias > 0 ? 1 : 0);
+    if (gathers) time.regather += copies * gather;
+    if (scatters_at_once) time.reduce += copies * scatter;
   }
   if (scatters_at_once) {
     // A whole gradient is zeroed for each micro-batch, and its share added to what was there.

@@ -162,8 +162,11 @@ LayerMemory BraidModel::states(const Work& w) const {
   };
   add(w.dense, s.replicas());
   add(w.experts, std::max(1, s.replicas() / s.ep));
-  memory.weights += whole_bytes(w.tied * static_cast<double>(weight));
-  memory.gradients += whole_bytes(w.tied * static_cast<double>(gradient));
+  // A block has a copy of the table of relative positions that its stack shares.
+  const LayerShape& shape = w.facts.shape;
+  const double copied = w.tied + static_cast<double>(shape.bias_buckets * shape.heads);
+  memory.weights += whole_bytes(copied * static_cast<double>(weight));
+  memory.gradients += whole_bytes(copied * static_cast<double>(gradient));
   return memory;
 }
 

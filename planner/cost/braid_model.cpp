@@ -211,14 +211,22 @@ Bytes BraidModel::stage_overhead(const StageSite& site) const {
   return settings_.assumptions.context + communicators * settings_.assumptions.communicator;
 }
 
-// A stage keeps what it sends until as many messages have followed as there are stages.
+// A stage keeps what it sends until as many messages have followed as there are stages. What
+// cross-attention looks at it keeps once for every micro-batch in flight, if it has such layers.
 Bytes BraidModel::messages(const StageSite& site) const {
   const int ways = (site.first() ? 0 : 1) + (site.last() ? 0 : 1);
   const int most = std::min(site.shape.stages, site.shape.micro_batches * site.shape.chunks);
   double widest = 0;
-  for (const Facts& f : facts_) widest = std::max(widest, f.boundary);
+  std::int64_t crossed = 0;
+  for (const Facts& f : facts_) {
+    widest = std::max(widest, f.boundary);
+    crossed = std::max(crossed, f.shape.cross_tokens * f.shape.hidden);
+  }
+  const double kept = in_flight(site.shape, site.stage) * site.shape.chunks;
   return scaled(Bytes(static_cast<std::int64_t>(widest) * site.micro_batch),
-                static_cast<double>(ways * most) / site.mesh.stage_devices());
+                static_cast<double>(ways * most) / site.mesh.stage_devices()) +
+         scaled(Bytes(crossed * bytes_of(settings_.precision) * site.micro_batch),
+                kept / site.mesh.stage_devices());
 }
 
 Bytes BraidModel::budget(Bytes limit, const StageSite& site) const {

@@ -31,6 +31,9 @@ inline constexpr std::array kSizeFields = {
     SizeField{"head_dim", &LayerShape::head_dim, kMaxHeads},
     SizeField{"window", &LayerShape::window, kMaxCount},
     SizeField{"cross_tokens", &LayerShape::cross_tokens, kMaxCount},
+    SizeField{"carried_tokens", &LayerShape::carried_tokens, kMaxCount},
+    SizeField{"bias_buckets", &LayerShape::bias_buckets, kMaxCount},
+    SizeField{"bias_distance", &LayerShape::bias_distance, kMaxCount},
     SizeField{"position_bias", &LayerShape::position_bias, kMaxCount},
     SizeField{"ffn", &LayerShape::ffn, kMaxWidth},
     SizeField{"experts", &LayerShape::experts, kMaxExperts},
@@ -52,6 +55,7 @@ struct FlagField {
 
 inline constexpr std::array kFlagFields = {
     FlagField{"alibi", &LayerShape::alibi},
+    FlagField{"unscaled", &LayerShape::unscaled},
     FlagField{"rotary", &LayerShape::rotary},
     FlagField{"qkv_bias", &LayerShape::qkv_bias},
     FlagField{"attention_out_bias", &LayerShape::attention_out_bias},
@@ -75,6 +79,7 @@ struct NumberField {
 inline constexpr std::array kNumberFields = {
     NumberField<LayerShape>{"rotary_base", &LayerShape::rotary_base},
     NumberField<LayerShape>{"norm_epsilon", &LayerShape::norm_epsilon},
+    NumberField<LayerShape>{"output_scale", &LayerShape::output_scale},
     NumberField<LayerShape>{"init_std", &LayerShape::init_std},
     NumberField<LayerShape>{"residual_init_scale", &LayerShape::residual_init_scale},
 };

@@ -75,6 +75,19 @@ Activation t5_activation(Config& config) {
   return config.plain_activation("feed_forward_proj", "relu");
 }
 
+// Half of the buckets are of one direction, half of those of one distance each.
+void check_buckets(const Config& config, const LayerShape& encoder) {
+  if (encoder.bias_buckets % 4 != 0)
+    config.fail("relative_attention_num_buckets",
+                fmt::format("{} buckets are not four equal parts", encoder.bias_buckets),
+                "choose a multiple of 4");
+  if (encoder.bias_distance <= encoder.bias_buckets / 2)
+    config.fail("relative_attention_max_distance",
+                fmt::format("{} tokens are no further than the buckets of single distances reach",
+                            encoder.bias_distance),
+                fmt::format("choose more than {}", encoder.bias_buckets / 2));
+}
+
 // One Swin stage: its blocks at one resolution and width.
 struct Stage {
   std::int64_t side = 0, hidden = 0, heads = 0, window = 0;
@@ -146,40 +159,53 @@ Model t5(Config& config) {
                         .heads = heads,
                         .kv_heads = heads,
                         .head_dim = config.size("d_kv"),  // heads × d_kv need not be d_model
+                        .bias_buckets = config.size_or("relative_attention_num_buckets", 32),
+                        .bias_distance = config.size_or("relative_attention_max_distance", 128),
+                        .unscaled = true,
                         .ffn = config.size("d_ff"),
                         .activation = t5_activation(config),
                         .norm = NormKind::rms_norm,
                         .norm_epsilon = config.positive_or("layer_norm_epsilon", 1e-6)};
+  check_buckets(config, encoder);
   LayerShape decoder = encoder;
   decoder.attention = AttentionKind::causal;
   decoder.tokens = config.size_or("braid_decoder_sequence", encoder.tokens);
   decoder.cross_tokens = encoder.tokens;
+  encoder.carried_tokens = decoder.tokens;
+  LayerShape last = encoder;
+  last.final_norm = true;
   const std::int64_t vocab = config.size("vocab_size");
-  const LayerShape embedding = {
-      .kind = LayerKind::embedding,
-      .tokens = encoder.tokens,
+  const LayerShape embedding = {.kind = LayerKind::embedding,
+                                .tokens = encoder.tokens,
+                                .hidden = encoder.hidden,
+                                .carried_tokens = decoder.tokens,
+                                .heads = heads,
+                                // One table for all blocks of a stack, so two in all.
+                                .position_bias = 2 * encoder.bias_buckets,
+                                .norm = NormKind::rms_norm,
+                                .norm_epsilon = encoder.norm_epsilon,
+                                .vocab = vocab};
+  const bool tied = config.flag_or("tie_word_embeddings", true);
+  // Configs of transformers before 5 say both by one key.
+  const bool scaled = config.flag_or("scale_decoder_outputs", tied);
+  const LayerShape head = {
+      .kind = LayerKind::head,
+      .tokens = decoder.tokens,
       .hidden = encoder.hidden,
-      .heads = heads,
-      // One table for all blocks of a stack, so two in all.
-      .position_bias = 2 * config.size_or("relative_attention_num_buckets", 32),
       .norm = NormKind::rms_norm,
       .norm_epsilon = encoder.norm_epsilon,
       .vocab = vocab,
-      .final_norm = true};
-  const LayerShape head = {.kind = LayerKind::head,
-                           .tokens = decoder.tokens,
-                           .hidden = encoder.hidden,
-                           .norm = NormKind::rms_norm,
-                           .norm_epsilon = encoder.norm_epsilon,
-                           .vocab = vocab,
-                           .final_norm = true,
-                           .tied = config.flag_or("tie_word_embeddings", true)};
+      .final_norm = true,
+      .tied = tied,
+      .output_scale = scaled ? 1 / std::sqrt(static_cast<double>(encoder.hidden)) : 1};
   const int layers = config.layers("num_layers");
-  return assemble(
-      {{.type = {"embedding", embedding}},
-       {.type = {"encoder", encoder}, .count = layers},
-       {.type = {"decoder", decoder}, .count = config.layers_or("num_decoder_layers", layers)},
-       {.type = {"head", head}}});
+  std::vector<Run> runs = {{.type = {"embedding", embedding}}};
+  if (layers > 1) runs.push_back({.type = {"encoder", encoder}, .count = layers - 1});
+  runs.push_back({.type = {"last_encoder", last}});
+  runs.push_back(
+      {.type = {"decoder", decoder}, .count = config.layers_or("num_decoder_layers", layers)});
+  runs.push_back({.type = {"head", head}});
+  return assemble(runs);
 }
 
 Model vit(Config& config) {

@@ -51,6 +51,7 @@ std::int64_t block_parameters(const LayerShape& layer, std::int64_t tensor, std:
     total += layer.position_bias * per_rank(layer.heads, tensor);
   }
   if (layer.cross_tokens > 0) total += norm + attention_parameters(layer, tensor, hidden);
+  if (layer.final_norm) total += norm;
   if (layer.ffn == 0) return total;
   total += norm;
   if (layer.experts == 0) return total + ffn_parameters(layer, layer.ffn, tensor, hidden);
@@ -60,14 +61,14 @@ std::int64_t block_parameters(const LayerShape& layer, std::int64_t tensor, std:
   return total;
 }
 
-// Only the rows of the vocabulary are cut; positions, segments, patches and norms are small.
+// Only the rows of the vocabulary are cut; positions, segments, patches, norms and the tables that
+// blocks share are small.
 std::int64_t embedding_parameters(const LayerShape& layer, std::int64_t tensor) {
   std::int64_t rows = per_rank(layer.vocab, tensor) + layer.positions + layer.token_types;
   if (layer.patch_inputs > 0) rows += layer.patch_inputs + 1;  // the projection and its bias
   if (layer.class_token) ++rows;
-  std::int64_t total = rows * layer.hidden + layer.position_bias * per_rank(layer.heads, tensor);
+  std::int64_t total = rows * layer.hidden + layer.position_bias * layer.heads;
   if (layer.embedding_norm) total += norm_parameters(layer.norm, layer.hidden);
-  if (layer.final_norm) total += norm_parameters(layer.norm, layer.hidden);
   return total;
 }
 

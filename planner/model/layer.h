@@ -61,6 +61,10 @@ struct LayerShape {
   std::int64_t tokens = 0;
   std::int64_t hidden = 0;
 
+  // Embedding and encoder of an encoder-decoder: the decoder's tokens, which the embedding makes
+  // and which pass by the encoder's blocks.
+  std::int64_t carried_tokens = 0;
+
   // Attention.
   AttentionKind attention = AttentionKind::none;
   std::int64_t heads = 0;
@@ -70,6 +74,9 @@ struct LayerShape {
   std::int64_t cross_tokens = 0;   // cross-attention to an encoder's tokens (0: none)
   std::int64_t position_bias = 0;  // entries of a learned relative-position table, per head; where
                                    // all blocks share one (T5), the embedding holds it
+  std::int64_t bias_buckets = 0;   // of that shared table: entries of this block's stack
+  std::int64_t bias_distance = 0;  // tokens apart from which on all pairs are in the last of them
+  bool unscaled = false;           // scores are not divided by √head_dim (T5)
   bool alibi = false;              // scores fall with distance, by a slope of each head (BLOOM)
   bool rotary = false;             // rotary position embedding on q and k
   double rotary_base = 10'000;     // pair i of a head turns by rotary_base^(-2i / head_dim) a token
@@ -101,11 +108,12 @@ struct LayerShape {
   bool class_token = false;          // one learned token ahead of the patches (ViT); head: pools by
                                      // taking it, and not the mean of all
   bool embedding_norm = false;
-  bool final_norm = false;  // head: norm before the projection; embedding of an
-                            // encoder-decoder: the norm over the encoder's output (T5)
+  bool final_norm = false;  // head: norm before the projection; block: norm behind the last one of
+                            // an encoder (T5)
   bool head_bias = false;
-  bool tied = false;    // head: the output matrix is the embedding's
-  bool pooled = false;  // head: one prediction per sample, not per token
+  bool tied = false;        // head: the output matrix is the embedding's
+  bool pooled = false;      // head: one prediction per sample, not per token
+  double output_scale = 1;  // head: of what the output matrix sees (T5 1.0: 1 / √hidden)
 
   std::int64_t merge_outputs = 0;  // merge: width after the merge (4h in, this out)
 
@@ -178,8 +186,8 @@ std::int64_t rows_of_logits(std::int64_t bytes_of_row);
 // re-materialised activations under recomputation, the logits of a head.
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);
 
-// The activation one sample hands to the next layer (with the encoder's output where
-// cross-attention further down needs it).
+// The activation one sample hands to the next layer, with what travels beside it: the encoder's
+// output where cross-attention further down needs it, or the decoder's tokens on their way there.
 Bytes boundary_bytes(const LayerShape& layer, Precision precision);
 
 std::string name_of(LayerKind kind);

@@ -82,11 +82,12 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
     if (layer.qk_norm)  // q and k ahead of their norm, and a 1/rms for each head
       kept.remaining += wide * ((q + kv) * bytes + (heads + kv_heads) * kFp32);
   }
+  // The encoder's output, of which its keys and values are made, is kept once for all blocks.
   if (layer.cross_tokens > 0) {
     ++sublayers;
     add_norm(kept, false);
     kept.remaining += wide * q * bytes;
-    kept.remaining += per_rank(layer.cross_tokens, split.context) * 2 * kv * bytes;
+    kept.remaining += tokens_of(layer.cross_tokens, split).wide * 2 * kv * bytes;
     kept.cheap += wide * attended;
   }
   if (layer.ffn > 0) {
@@ -106,6 +107,7 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   }
   // Between two sub-layers lies a residual; x is the first one's, the output the next block's x.
   kept.remaining += narrow * std::max(0, sublayers - 1) * h * bytes;
+  if (layer.final_norm) kept.remaining += narrow * norm;  // its input and statistics
   return kept;
 }
 
@@ -128,12 +130,12 @@ std::int64_t predictions(const LayerShape& layer) { return layer.pooled ? 1 : la
 std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes, const Split& split) {
   const std::int64_t norm = layer.hidden * bytes + statistics(layer.norm);
   const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
+  const std::int64_t carried = tokens_of(layer.carried_tokens, split).inner;
   // The matrix of patches is whole on every device, which has those of its own tokens (and an empty
   // one for the class token).
   std::int64_t total =
-      layer.patch_inputs > 0 ? narrow * layer.patch_inputs * bytes : inner * kIndex;
+      layer.patch_inputs > 0 ? narrow * layer.patch_inputs * bytes : (inner + carried) * kIndex;
   if (layer.embedding_norm) total += narrow * norm;  // its input and statistics
-  if (layer.final_norm) total += narrow * norm;
   return total;
 }
 
@@ -166,6 +168,7 @@ std::int64_t block_traffic(const LayerShape& layer, std::int64_t bytes) {
     if (layer.qk_norm) elements += 2 * qk;
   }
   if (layer.cross_tokens > 0) elements += kNormAndResidual * layer.hidden;
+  if (layer.final_norm) elements += 2 * layer.hidden;
   if (layer.ffn > 0) {
     elements += kNormAndResidual * layer.hidden;
     elements += (pre_activations(layer) + 1) * active_ffn(layer);
@@ -184,8 +187,7 @@ std::int64_t embedding_traffic(const LayerShape& layer, std::int64_t bytes) {
   if (layer.positions > 0) ++rows;
   if (layer.token_types > 0) ++rows;
   if (layer.embedding_norm) rows += 2;
-  if (layer.final_norm) rows += 2;
-  return layer.tokens * rows * layer.hidden * bytes;
+  return (layer.tokens + layer.carried_tokens) * rows * layer.hidden * bytes;
 }
 
 std::int64_t head_traffic(const LayerShape& layer, std::int64_t bytes) {
@@ -256,7 +258,9 @@ Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision pre
     elements +=
         output + inner * per_rank((layer.heads + 2 * layer.kv_heads) * layer.head_dim, ways);
   if (layer.cross_tokens > 0)
-    elements += output + inner * per_rank(layer.heads * layer.head_dim, ways);
+    elements += output + inner * per_rank(layer.heads * layer.head_dim, ways) +
+                tokens_of(layer.cross_tokens, split).inner *
+                    per_rank(2 * layer.kv_heads * layer.head_dim, ways);
   if (layer.ffn > 0) {
     const std::int64_t columns =
         copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
@@ -275,7 +279,7 @@ Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision pr
       saved_bytes(layer, Recompute::none, precision) - saved_bytes(layer, recompute, precision);
   switch (layer.kind) {
     case LayerKind::embedding:  // the gradient of a norm's input; table gradients are not transient
-      return Bytes(layer.embedding_norm || layer.final_norm ? width : 0);
+      return Bytes(layer.embedding_norm ? width : 0);
     case LayerKind::block:
       return rematerialised + Bytes(live_gradients(layer, bytes));
     case LayerKind::merge:  // gradients of the norm's input and output
@@ -294,9 +298,9 @@ Bytes boundary_bytes(const LayerShape& layer, Precision precision) {
   const std::int64_t bytes = bytes_of(precision);
   switch (layer.kind) {
     case LayerKind::embedding:
-      return Bytes(layer.tokens * layer.hidden * bytes);
-    case LayerKind::block:  // a decoder also passes on what its successors attend to
-      return Bytes((layer.tokens + layer.cross_tokens) * layer.hidden * bytes);
+    case LayerKind::block:
+      return Bytes((layer.tokens + layer.cross_tokens + layer.carried_tokens) * layer.hidden *
+                   bytes);
     case LayerKind::merge:
       return Bytes(layer.tokens / 4 * layer.merge_outputs * bytes);
     case LayerKind::head:

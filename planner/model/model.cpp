@@ -46,6 +46,7 @@ Model with_sequence(const Model& model, std::int64_t sequence) {
     // A decoder of another length than the encoder's keeps its own.
     if (shape.tokens == model.sequence) shape.tokens = sequence;
     if (shape.cross_tokens == model.sequence) shape.cross_tokens = sequence;
+    if (shape.carried_tokens == model.sequence) shape.carried_tokens = sequence;
   }
   return changed;
 }

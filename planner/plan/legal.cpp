@@ -45,7 +45,8 @@ bool tp_divides_width(const LayerShape& layer, const Strategy& s) {
 bool split_divides_tokens(const LayerShape& layer, const Strategy& s) {
   const std::int64_t ways = std::int64_t{s.cp} * s.tp;
   const std::int64_t handed_on = layer.kind == LayerKind::merge ? layer.tokens / 4 : layer.tokens;
-  return layer.tokens % ways == 0 && handed_on % ways == 0 && layer.cross_tokens % ways == 0;
+  return layer.tokens % ways == 0 && handed_on % ways == 0 && layer.cross_tokens % ways == 0 &&
+         layer.carried_tokens % ways == 0;
 }
 
 // Each rank of a causal ring takes one early and one late block, so that all work equally long.
@@ -66,7 +67,7 @@ bool square_divides_tp(const Strategy& s) { return s.tp % (s.square * s.square) 
 bool square_has_dense_block(const LayerShape& layer) {
   return layer.kind == LayerKind::block && layer.attention != AttentionKind::none &&
          layer.heads > 0 && layer.ffn > 0 && layer.experts == 0 && layer.cross_tokens == 0 &&
-         layer.position_bias == 0;
+         layer.carried_tokens == 0 && layer.position_bias == 0;
 }
 
 // A device's columns of q, k and v are whole heads, and it has all keys of its queries.
@@ -156,7 +157,8 @@ std::string by_square(const Strategy& s) {
 
 Mistake describe_tokens(const LayerShape& layer, const Strategy& strategy) {
   const bool merge = layer.kind == LayerKind::merge;
-  const std::int64_t cut = std::gcd(merge ? layer.tokens / 4 : layer.tokens, layer.cross_tokens);
+  const std::int64_t cut = std::gcd(merge ? layer.tokens / 4 : layer.tokens,
+                                    std::gcd(layer.cross_tokens, layer.carried_tokens));
   const std::string ways = legal_degrees(
       {}, &Strategy::tp, [&](const Strategy& s) { return split_divides_tokens(layer, s); });
   return {.what = fmt::format("tp·cp={} does not divide {} tokens",

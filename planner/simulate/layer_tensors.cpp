@@ -68,10 +68,13 @@ class Cutter {
     };
     add(all - experts, s_.replicas());
     add(experts, std::max(1, s_.replicas() / s_.ep));
-    if (shape_.tied && plan_.mesh().devices > 1) {  // a copy of the embedding's rows
-      const std::int64_t copy = per_rank(shape_.vocab, s_.tensor_split()) * shape_.hidden;
-      t.states.emplace_back(bytes_ * copy);
-      t.states.emplace_back(gradient_ * copy);
+    // Copies of the embedding's: of its rows, and of the relative positions that a stack shares.
+    std::int64_t copied = shape_.bias_buckets * shape_.heads;
+    if (shape_.tied && plan_.mesh().devices > 1)
+      copied += per_rank(shape_.vocab, s_.tensor_split()) * shape_.hidden;
+    if (copied > 0) {
+      t.states.emplace_back(bytes_ * copied);
+      t.states.emplace_back(gradient_ * copied);
     }
   }
 

@@ -293,7 +293,7 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
       add(type, block_sample(q, model.types[static_cast<std::size_t>(type)].shape.tokens, v));
       if (type == types.front()) {
         add(embedding, embedding_sample(q, model.sequence, v));
-        add(head, head_sample(q, model.sequence, v));
+        add(head, head_sample(q, model.types[static_cast<std::size_t>(head)].shape.tokens, v));
       }
       const bool is_long = v[block_forward] + v[block_backward] > kLongPass;
       long_one = is_long ? std::optional(q) : std::nullopt;

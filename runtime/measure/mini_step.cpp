@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -58,6 +59,7 @@ double bytes_of(const at::Tensor& tensor) {
 struct MiniStep::Flight {
   std::vector<parallel::Saved> saved;
   std::vector<parallel::WeightWork> work;
+  parallel::Side side = {};
 };
 
 MiniStep::MiniStep(const Model& model, const LayerQuestion& question, int rank,
@@ -88,27 +90,59 @@ parallel::Feed MiniStep::feed(const parallel::Layer& layer) const {
   feed.ids = feed.labels =
       at::randint(site.shape.vocab, {parallel::count(site.inner_tokens()), site.samples}, at::kLong)
           .to(options_.numerics.device);
+  if (site.beside)
+    feed.decoder_ids =
+        at::randint(site.shape.vocab, {parallel::count(site.beside->inner_tokens()), site.samples},
+                    at::kLong)
+            .to(options_.numerics.device);
   feed.loss_scale = 1e-3;
   return feed;
 }
 
-at::Tensor MiniStep::run(std::size_t layer, const at::Tensor& x, Flight& flight) {
+at::Tensor MiniStep::run(std::size_t layer, at::Tensor x, Flight& flight) {
   parallel::Layer& one = *layers_[layer];
   one.parameters().wait_weights();
   if (one.gradients_in_forward()) one.parameters().begin_gradients();
-  return one.forward(x, feed(one), flight.saved[layer]);
+  if (changes_streams(layer)) std::swap(x, flight.side.value);
+  parallel::Feed enters = feed(one);
+  enters.side = &flight.side;
+  return one.forward(x, enters, flight.saved[layer]);
+}
+
+at::Tensor MiniStep::run_back(std::size_t layer, const at::Tensor& dy, Flight& flight,
+                              parallel::WeightWork& work) {
+  parallel::Feed enters;
+  enters.side = &flight.side;
+  at::Tensor dx = layers_[layer]->backward(dy, enters, flight.saved[layer], work);
+  if (changes_streams(layer)) {
+    // Nobody looked at the other one where the blocks are an encoder's.
+    if (!flight.side.gradient.defined()) flight.side.gradient = at::zeros_like(flight.side.value);
+    std::swap(dx, flight.side.gradient);
+  }
+  return dx;
+}
+
+// Of an encoder-decoder: whether the layer works on the stream that was beside the one before it,
+// as a decoder's first block does, and a head right behind an encoder.
+bool MiniStep::changes_streams(std::size_t layer) const {
+  if (layer == 0) return false;
+  const auto decodes = [&](std::size_t i) {
+    const LayerShape& s = layers_[i]->site().shape;
+    return s.kind == LayerKind::head || s.cross_tokens > 0;
+  };
+  return layers_.front()->site().beside != nullptr && decodes(layer) && !decodes(layer - 1);
 }
 
 MiniStep::Times MiniStep::step() {
   const at::Device device = options_.numerics.device;
   const std::size_t last = layers_.size() - 1;
-  Flight flight{std::vector<parallel::Saved>(layers_.size()), {}};
+  Flight flight{.saved = std::vector<parallel::Saved>(layers_.size()), .work = {}};
   std::vector<Mark> marks;
   const auto mark = [&] { marks.push_back(Mark::now(device)); };
   const auto backward = [&](std::size_t layer, const at::Tensor& dy) {
     parallel::WeightWork at_once = parallel::WeightWork::at_once();
     layers_[layer]->parameters().begin_gradients();
-    at::Tensor dx = layers_[layer]->backward(dy, {}, flight.saved[layer], at_once);
+    at::Tensor dx = run_back(layer, dy, flight, at_once);
     flight.saved[layer] = {};
     return dx;
   };
@@ -138,14 +172,14 @@ MiniStep::Times MiniStep::step() {
 MiniStep::Halves MiniStep::split_step() {
   const at::Device device = options_.numerics.device;
   const std::size_t last = layers_.size() - 1;
-  Flight flight{std::vector<parallel::Saved>(layers_.size()),
-                std::vector<parallel::WeightWork>(layers_.size())};
+  Flight flight{.saved = std::vector<parallel::Saved>(layers_.size()),
+                .work = std::vector<parallel::WeightWork>(layers_.size())};
   at::Tensor x = run(0, {}, flight);
   for (std::size_t layer = 1; layer < last; ++layer) x = run(layer, x, flight);
   at::Tensor gradient = x;  // of the right shape
   const Mark begin = Mark::now(device);
   for (std::size_t layer = last; --layer > 0;)
-    gradient = layers_[layer]->backward(gradient, {}, flight.saved[layer], flight.work[layer]);
+    gradient = run_back(layer, gradient, flight, flight.work[layer]);
   const Mark middle = Mark::now(device);
   for (std::size_t layer = last; --layer > 0;) {
     layers_[layer]->parameters().begin_gradients();
@@ -171,7 +205,7 @@ double MiniStep::bytes_beyond(const at::Tensor& enters, Pass pass) {
 
 MiniStep::Workspace MiniStep::workspace() {
   const std::size_t last = layers_.size() - 1;
-  Flight flight{std::vector<parallel::Saved>(layers_.size()), {}};
+  Flight flight{.saved = std::vector<parallel::Saved>(layers_.size()), .work = {}};
   std::vector<double> most(layers_.size(), -1);
   at::Tensor x;
   for (std::size_t layer = 0; layer <= last; ++layer) {
@@ -188,8 +222,7 @@ MiniStep::Workspace MiniStep::workspace() {
     most[layer] = std::max(most[layer], bytes_beyond(enters, [&] {
                              parallel::WeightWork at_once = parallel::WeightWork::at_once();
                              layers_[layer]->parameters().begin_gradients();
-                             gradient =
-                                 layers_[layer]->backward(enters, {}, flight.saved[layer], at_once);
+                             gradient = run_back(layer, enters, flight, at_once);
                              return 0.0;
                            }));
     flight.saved[layer] = {};

@@ -46,7 +46,10 @@ class MiniStep {
  private:
   struct Flight;
   parallel::Feed feed(const parallel::Layer& layer) const;
-  at::Tensor run(std::size_t layer, const at::Tensor& x, Flight& flight);
+  at::Tensor run(std::size_t layer, at::Tensor x, Flight& flight);
+  at::Tensor run_back(std::size_t layer, const at::Tensor& dy, Flight& flight,
+                      parallel::WeightWork& work);
+  bool changes_streams(std::size_t layer) const;
   // One layer's pass, by what its allocator says.
   template <class Pass>
   double bytes_beyond(const at::Tensor& enters, Pass pass);

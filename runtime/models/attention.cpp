@@ -41,7 +41,7 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
       dropout_(dropout),
       q_width_(site.shape.heads * site.shape.head_dim / site.tensor_split()),
       kv_width_(site.shape.kv_heads * site.shape.head_dim / kv_ways(site)),
-      scale_(1 / std::sqrt(static_cast<double>(site.shape.head_dim))),
+      scale_(site.shape.unscaled ? 1 : 1 / std::sqrt(static_cast<double>(site.shape.head_dim))),
       norm_(site, declare, "attention.norm", slot(Slot::x), slot(Slot::statistics)) {
   const LayerShape& s = site.shape;
   const std::int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
@@ -83,6 +83,7 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
                       .cut_dim = 1,
                       .deviation = s.init_std * s.residual_init_scale});
   if (s.attention_out_bias) out_bias_ = bias("out", s.hidden, CutBy::hidden);
+  if (s.bias_buckets > 0) relative_ = std::make_unique<RelativeBias>(site);
   if (s.alibi) {
     // Ulysses has cut the heads when it comes to scores.
     const std::int64_t ways = site.ulysses() ? site.strategy.tp : site.tensor_split();
@@ -138,8 +139,12 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
           product.operand};
 }
 
-parallel::ScoreBias Attention::bias_of(const parallel::Feed& feed) const {
-  return {.slopes = slopes_, .lengths = feed.lengths};
+parallel::ScoreBias Attention::bias_of(const parallel::Feed& feed, bool with_gradient) const {
+  parallel::ScoreBias bias{.slopes = slopes_};
+  // Where there is an encoder, it is the encoder's tokens that are padded.
+  if (site_.shape.cross_tokens == 0) bias.lengths = feed.lengths;
+  if (relative_) relative_->add_to(bias, with_gradient);
+  return bias;
 }
 
 ops::Attended Attention::attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
@@ -195,8 +200,10 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   });
 
   const at::Tensor dout = parallel::to_heads(by_head(dtokens, s.head_dim), site_);
+  const parallel::ScoreBias bias = bias_of(feed, /*with_gradient=*/true);
   const ops::AttentionGradients grads = parallel::ring_attention_backward(
-      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias_of(feed));
+      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias);
+  if (relative_) work.later([this, bias] { relative_->take_gradient(bias); });
   const parallel::KeysAndValues dkv = parallel::scatter_rows({grads.dk, grads.dv}, site_);
   at::Tensor dq = parallel::to_tokens(grads.dq, site_);
   at::Tensor dk = parallel::to_tokens(dkv.k, site_);

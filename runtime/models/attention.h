@@ -2,6 +2,7 @@
 // Self-attention with its norm and residual: grouped heads, rotary positions or ALiBi, norms on q
 // and k, biases, a window, padding; under any tensor and context parallelism.
 
+#include "runtime/models/relative_bias.h"
 #include "runtime/models/residual_norm.h"
 #include "runtime/models/sublayer.h"
 #include "runtime/ops/attention.h"
@@ -23,6 +24,8 @@ class Attention : public SubLayer {
                       parallel::Parameters& parameters, parallel::Saved& saved,
                       parallel::WeightWork& work) override;
   void forget_cheap(parallel::Saved& saved) override;
+  // Null: its scores get none.
+  RelativeBias* relative_bias() { return relative_.get(); }
 
  private:
   enum class Slot {
@@ -49,7 +52,7 @@ class Attention : public SubLayer {
                 parallel::Saved& saved) const;
   ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
                        const parallel::Feed& feed) const;
-  parallel::ScoreBias bias_of(const parallel::Feed& feed) const;
+  parallel::ScoreBias bias_of(const parallel::Feed& feed, bool with_gradient = false) const;
   const ops::RotaryTable& rotary_table() const;
 
   const parallel::Site& site_;
@@ -62,6 +65,7 @@ class Attention : public SubLayer {
                            out_bias_ = 0;
   mutable ops::RotaryTable table_;
   at::Tensor slopes_;  // of this rank's heads, under ALiBi
+  std::unique_ptr<RelativeBias> relative_;
 };
 
 }  // namespace braid::models

@@ -1,6 +1,7 @@
 #include "runtime/models/block.h"
 
 #include "runtime/models/attention.h"
+#include "runtime/models/cross_attention.h"
 #include "runtime/models/feed_forward.h"
 #include "runtime/models/mixture.h"
 #include "runtime/ops/random.h"
@@ -16,6 +17,30 @@ namespace {
 constexpr int kSlots = 16;
 constexpr int kInput = 0;
 
+// The norm behind an encoder's last block, over what decoders look at.
+class FinalNorm : public SubLayer {
+ public:
+  FinalNorm(const parallel::Site& site, parallel::Parameters::Declare& declare, int first_slot)
+      : slot_(first_slot), norm_(site, declare, "final_norm") {}
+
+  at::Tensor forward(const at::Tensor& x, const Feed&, parallel::Parameters& parameters,
+                     Saved& saved) override {
+    const Norm::Normed normed = norm_.forward(x, parameters);
+    saved.keep(slot_, x);
+    saved.keep(slot_ + 1, normed.statistics);
+    return normed.y;
+  }
+  at::Tensor backward(const at::Tensor& dy, const Feed&, parallel::Parameters& parameters,
+                      Saved& saved, parallel::WeightWork& work) override {
+    return norm_.backward(dy, saved.at(slot_), saved.at(slot_ + 1), parameters, work);
+  }
+  void forget_cheap(Saved&) override {}
+
+ private:
+  int slot_;
+  Norm norm_;
+};
+
 }  // namespace
 
 Block::Block(std::string name, parallel::Site site, const ModelOptions& options)
@@ -26,12 +51,20 @@ Block::Block(std::string name, parallel::Site site, const ModelOptions& options)
     return TokenDropout(this->site(), options.dropout,
                         ops::random_key(0, this->name() + "." + part));
   };
-  parts_.push_back(std::make_unique<Attention>(this->site(), declare, 0, dropout("attention")));
+  const auto slot = [&] { return kSlots * static_cast<int>(parts_.size()); };
+  auto attention = std::make_unique<Attention>(this->site(), declare, 0, dropout("attention"));
+  bias_ = attention->relative_bias();
+  parts_.push_back(std::move(attention));
+  if (shape.cross_tokens > 0)
+    parts_.push_back(
+        std::make_unique<CrossAttention>(this->site(), declare, slot(), dropout("cross")));
   if (shape.experts > 0) {
-    parts_.push_back(std::make_unique<Mixture>(this->site(), declare, kSlots, dropout("ffn")));
+    parts_.push_back(std::make_unique<Mixture>(this->site(), declare, slot(), dropout("ffn")));
   } else {
-    parts_.push_back(std::make_unique<FeedForward>(this->site(), declare, kSlots, dropout("ffn")));
+    parts_.push_back(std::make_unique<FeedForward>(this->site(), declare, slot(), dropout("ffn")));
   }
+  if (shape.final_norm)
+    parts_.push_back(std::make_unique<FinalNorm>(this->site(), declare, slot()));
   own(declare.make(this->name()));
 }
 

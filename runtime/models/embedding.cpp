@@ -28,16 +28,41 @@ Embedding::Embedding(std::string name, parallel::Site place, const ModelOptions&
   if (s.token_types > 0)
     token_types_ = declare.add(
         {.name = "token_types", .shape = {s.token_types, s.hidden}, .deviation = s.init_std});
+  if (s.position_bias > 0) {
+    const auto table = [&](const char* stack) {
+      return declare.add({.name = std::string(stack) + ".relative_bias",
+                          .shape = {s.position_bias / 2, s.heads},
+                          .deviation = s.init_std});
+    };
+    bias_tables_ = table("encoder");
+    table("decoder");
+  }
+  if (site().beside)
+    decoder_dropout_ = std::make_unique<TokenDropout>(
+        *site().beside, options.dropout, ops::random_key(0, this->name() + ".decoder"));
   if (s.embedding_norm) norm_ = std::make_unique<Norm>(site(), declare, "norm");
   own(declare.make(this->name()));
+}
+
+at::Tensor Embedding::look_up(const at::Tensor& ids) const {
+  const at::Tensor rows =
+      ops::embedding(ids, parameters().weight(table_), parameters().local(table_).begin);
+  return parallel::scatter_sum(rows, site());
+}
+
+void Embedding::add_gradient(const at::Tensor& dx, const at::Tensor& ids) {
+  ops::add_embedding_gradient(parameters().gradient(table_), parallel::gather_tokens(dx, site()),
+                              ids, parameters().local(table_).begin);
 }
 
 at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved) {
   const LayerShape& s = site().shape;
   saved.keep(slot(Slot::ids), feed.ids);
-  const at::Tensor rows =
-      ops::embedding(feed.ids, parameters().weight(table_), parameters().local(table_).begin);
-  at::Tensor x = parallel::scatter_sum(rows, site());
+  at::Tensor x = look_up(feed.ids);
+  if (decoder_dropout_) {
+    saved.keep(slot(Slot::decoder_ids), feed.decoder_ids);
+    feed.side->value = (*decoder_dropout_)(look_up(feed.decoder_ids), feed);
+  }
   if (s.positions > 0) {
     const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(x.device());
     x = x.add(parameters().weight(positions_).index({at.add(s.position_offset)}).unsqueeze(1));
@@ -58,9 +83,11 @@ at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& sa
   if (norm_)
     dx = norm_->backward(dx, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
                          parameters(), work);
+  if (decoder_dropout_)
+    work.later([this, ddecoder = (*decoder_dropout_)(feed.side->gradient, feed),
+                ids = saved.at(slot(Slot::decoder_ids))] { add_gradient(ddecoder, ids); });
   work.later([this, dx, ids = saved.at(slot(Slot::ids))] {
-    ops::add_embedding_gradient(parameters().gradient(table_), parallel::gather_tokens(dx, site()),
-                                ids, parameters().local(table_).begin);
+    add_gradient(dx, ids);
     if (site().shape.token_types > 0)
       ops::add_bias_gradient({parameters().gradient(token_types_).select(0, 0)}, dx);
     if (site().shape.positions == 0) return;

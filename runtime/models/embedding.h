@@ -1,6 +1,7 @@
 #pragma once
 // Token embedding with learned positions, a segment table and a norm where its shape has them; rows
-// of the vocabulary are cut under megatron. All tokens are of the first segment.
+// of the vocabulary are cut under megatron. All tokens are of the first segment. That of an
+// encoder-decoder makes both streams, and holds the tables that the blocks share.
 
 #include <memory>
 
@@ -19,13 +20,19 @@ class Embedding : public parallel::Layer {
                       parallel::WeightWork& work) override;
 
   parallel::Parameters::Id table() const { return table_; }
+  // Of relative positions: the encoder's, and the decoder's behind it.
+  parallel::Parameters::Id bias_tables() const { return bias_tables_; }
 
  private:
-  enum class Slot { ids, x, statistics };
+  enum class Slot { ids, x, statistics, decoder_ids };
   static int slot(Slot which) { return static_cast<int>(which); }
 
+  at::Tensor look_up(const at::Tensor& ids) const;
+  void add_gradient(const at::Tensor& dx, const at::Tensor& ids);
+
   TokenDropout dropout_;
-  parallel::Parameters::Id table_ = 0, positions_ = 0, token_types_ = 0;
+  std::unique_ptr<TokenDropout> decoder_dropout_;  // where it makes a second stream
+  parallel::Parameters::Id table_ = 0, positions_ = 0, token_types_ = 0, bias_tables_ = 0;
   std::unique_ptr<Norm> norm_;
 };
 

@@ -32,11 +32,11 @@ class NormedInput : public HeadInput {
       saved.keep(kX, x);
       saved.keep(kStatistics, result.statistics);
     }
-    return parallel::gather_tokens(normed, site_);
+    return parallel::gather_tokens(scaled(normed), site_);
   }
 
   void keep_gradient(const at::Tensor& gradient, Saved& saved) override {
-    saved.keep(kGradient, parallel::scatter_sum(gradient, site_));
+    saved.keep(kGradient, scaled(parallel::scatter_sum(gradient, site_)));
   }
 
   at::Tensor backward(Parameters& parameters, Saved& saved, parallel::WeightWork& work) override {
@@ -47,6 +47,10 @@ class NormedInput : public HeadInput {
 
  private:
   static constexpr int kX = 0, kGradient = 1, kStatistics = 2;
+  at::Tensor scaled(const at::Tensor& x) const {
+    return site_.shape.output_scale == 1 ? x : x.mul(site_.shape.output_scale);
+  }
+
   const Site& site_;
   std::unique_ptr<Norm> norm_;
 };

@@ -158,6 +158,42 @@ constexpr Row kVit[] = {
     {"head", "classifier"},  // its bias
 };
 
+constexpr Row kT5[] = {
+    {"embedding.table", "shared"},
+    {"embedding.encoder.relative_bias",
+     "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+    {"embedding.decoder.relative_bias",
+     "decoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+    {"encoder.#.attention.norm", "encoder.block.#.layer.0.layer_norm"},
+    {"encoder.#.attention.q", "encoder.block.#.layer.0.SelfAttention.q"},
+    {"encoder.#.attention.k", "encoder.block.#.layer.0.SelfAttention.k"},
+    {"encoder.#.attention.v", "encoder.block.#.layer.0.SelfAttention.v"},
+    {"encoder.#.attention.out", "encoder.block.#.layer.0.SelfAttention.o"},
+    {"encoder.#.ffn.norm", "encoder.block.#.layer.1.layer_norm"},
+    {"encoder.#.ffn.plain", "encoder.block.#.layer.1.DenseReluDense.wi"},
+    {"encoder.#.ffn.gate", "encoder.block.#.layer.1.DenseReluDense.wi_0"},
+    {"encoder.#.ffn.up", "encoder.block.#.layer.1.DenseReluDense.wi_1"},
+    {"encoder.#.ffn.down", "encoder.block.#.layer.1.DenseReluDense.wo"},
+    {"encoder.#.final_norm", "encoder.final_layer_norm"},
+    {"decoder.#.attention.norm", "decoder.block.#.layer.0.layer_norm"},
+    {"decoder.#.attention.q", "decoder.block.#.layer.0.SelfAttention.q"},
+    {"decoder.#.attention.k", "decoder.block.#.layer.0.SelfAttention.k"},
+    {"decoder.#.attention.v", "decoder.block.#.layer.0.SelfAttention.v"},
+    {"decoder.#.attention.out", "decoder.block.#.layer.0.SelfAttention.o"},
+    {"decoder.#.cross.norm", "decoder.block.#.layer.1.layer_norm"},
+    {"decoder.#.cross.q", "decoder.block.#.layer.1.EncDecAttention.q"},
+    {"decoder.#.cross.k", "decoder.block.#.layer.1.EncDecAttention.k"},
+    {"decoder.#.cross.v", "decoder.block.#.layer.1.EncDecAttention.v"},
+    {"decoder.#.cross.out", "decoder.block.#.layer.1.EncDecAttention.o"},
+    {"decoder.#.ffn.norm", "decoder.block.#.layer.2.layer_norm"},
+    {"decoder.#.ffn.plain", "decoder.block.#.layer.2.DenseReluDense.wi"},
+    {"decoder.#.ffn.gate", "decoder.block.#.layer.2.DenseReluDense.wi_0"},
+    {"decoder.#.ffn.up", "decoder.block.#.layer.2.DenseReluDense.wi_1"},
+    {"decoder.#.ffn.down", "decoder.block.#.layer.2.DenseReluDense.wo"},
+    {"head.norm", "decoder.final_layer_norm"},
+    {"head.matrix", "lm_head"},
+};
+
 struct Family {
   const char* name;
   std::span<const Row> rows;
@@ -165,7 +201,7 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"bert", kBert},     {"bloom", kBloom},   {"gpt2", kGpt2},   {"opt", kOpt},
     {"llama", kLlama},   {"mistral", kLlama}, {"qwen2", kLlama}, {"qwen3", kLlama},
-    {"mixtral", kLlama}, {"vit", kVit},
+    {"mixtral", kLlama}, {"t5", kT5},         {"vit", kVit},
 };
 
 std::span<const Row> rows_of(const Model& model) {
@@ -177,6 +213,19 @@ std::span<const Row> rows_of(const Model& model) {
       {.what = fmt::format("no checkpoint's names are known for '{}'", model.name),
        .where = fmt::format("model family '{}'", model.family),
        .fix = fmt::format("start from random weights, or load one of {}", join(known, ", "))});
+}
+
+// The parameter's name with its layer's: of an encoder-decoder, with the stack's and the number in
+// it. A matrix that stands alone ahead of the activation has another name there than beside a gate.
+std::string name_in_model(const Model& model, int layer, const std::string& name) {
+  const LayerShape& shape = model.type_of(layer).shape;
+  if (shape.kind != LayerKind::block || shape.cross_tokens + shape.carried_tokens == 0)
+    return fmt::format("{}.{}", layer_name(model, layer), name);
+  int first = 1;
+  while (shape.cross_tokens > 0 && model.type_of(first).shape.cross_tokens == 0) ++first;
+  const bool plain = name.starts_with("ffn.up") && !is_gated(shape.activation);
+  return fmt::format("{}.{}.{}", shape.cross_tokens > 0 ? "decoder" : "encoder", layer - first,
+                     plain ? "ffn.plain" + name.substr(6) : name);
 }
 
 // "blocks.3.ffn.up" → "blocks.#.ffn.up" and {"3"}
@@ -257,7 +306,7 @@ at::Tensor tensor_of(const TensorView& view, at::ScalarType type) {
 }  // namespace
 
 Source source_of(const Model& model, int layer, const std::string& name) {
-  std::string module = fmt::format("{}.{}", layer_name(model, layer), name);
+  std::string module = name_in_model(model, layer, name);
   std::string suffix = ".weight";
   for (const char* kind : {".weight", ".bias"})
     if (module.ends_with(kind)) {

@@ -18,12 +18,16 @@ std::optional<std::string> unsupported(const LayerShape& s) {
     case LayerKind::embedding:
       if (s.patch_inputs > 0 && s.embedding_norm) return "a norm behind its patches";
       if (s.final_norm) return "the norm of another layer";
-      if (s.position_bias > 0) return "a relative-position table";
+      if (s.carried_tokens > 0 && (s.positions > 0 || s.token_types > 0 || s.embedding_norm))
+        return "a second stream with learned positions, segments or a norm";
+      if (s.position_bias % 2 != 0) return "a relative-position table of one stack";
       return std::nullopt;
     case LayerKind::block:
       if (s.attention == AttentionKind::window) return "attention within windows";
-      if (s.cross_tokens > 0) return "cross-attention";
-      if (s.position_bias > 0) return "a relative-position table";
+      if (s.cross_tokens > 0 && (s.qkv_bias || s.attention_out_bias || s.qk_norm || s.rotary ||
+                                 s.alibi || s.post_norm || s.window > 0))
+        return "cross-attention that is not T5's";
+      if (s.position_bias > 0) return "a relative-position table of its own";
       if (s.shared_ffn > 0) return "a shared expert";
       if (s.ffn == 0 || s.heads == 0) return "a block without heads or feed-forward";
       if (s.experts > 0 && s.ffn_bias) return "experts with biases";
@@ -40,6 +44,28 @@ std::optional<std::string> unsupported(const LayerShape& s) {
   return std::nullopt;
 }
 
+// What stands in the way of running layers one after the other: an encoder-decoder's two streams
+// must reach from the embedding to the blocks that need them.
+std::optional<std::string> unsupported_order(const Model& model) {
+  const LayerShape& embedding = model.type_of(0).shape;
+  std::int64_t carried = embedding.carried_tokens;
+  for (int layer = 1; layer < model.num_layers() - 1; ++layer) {
+    const LayerShape& s = model.type_of(layer).shape;
+    const bool decodes = s.cross_tokens > 0;
+    if (!decodes && s.carried_tokens != carried)
+      return fmt::format("layer {} carries {} tokens of the decoder, the embedding makes {}", layer,
+                         s.carried_tokens, embedding.carried_tokens);
+    if (decodes && s.tokens != embedding.carried_tokens)
+      return fmt::format("layer {} decodes {} tokens, the embedding makes {}", layer, s.tokens,
+                         embedding.carried_tokens);
+    if (decodes) carried = -1;  // no encoder follows
+    if (s.bias_buckets > 0 && 2 * s.bias_buckets != embedding.position_bias)
+      return fmt::format("layer {} shares {} buckets, the embedding has {} for two stacks", layer,
+                         s.bias_buckets, embedding.position_bias);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void require_supported(const Model& model) {
@@ -48,8 +74,12 @@ void require_supported(const Model& model) {
       throw Error({.what = fmt::format("the runtime cannot train '{}' yet: its {} has {}",
                                        model.name, type.name, *reason),
                    .where = fmt::format("model family '{}'", model.family),
-                   .fix = "train a bert, bloom, gpt2, opt, llama, mistral, qwen2, qwen3, mixtral "
-                          "or vit model"});
+                   .fix = "train a bert, bloom, gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, "
+                          "t5 or vit model"});
+  if (const auto reason = unsupported_order(model))
+    throw Error({.what = fmt::format("the runtime cannot train '{}': {}", model.name, *reason),
+                 .where = fmt::format("model family '{}'", model.family),
+                 .fix = "give an encoder-decoder the shapes that a t5 config is read as"});
 }
 
 bool is_causal(const Model& model) {
@@ -77,7 +107,21 @@ parallel::FlatBuffer::Usage RankModel::bytes() const {
     total.weights += tied->weight_bytes();
     total.gradients += tied->gradient_bytes();
   }
+  if (bias) {
+    total.weights += bias->weight_bytes();
+    total.gradients += bias->gradient_bytes();
+  }
   return total;
+}
+
+void RankModel::send_copies() {
+  if (tied) tied->send_weights();
+  if (bias) bias->send_weights();
+}
+
+void RankModel::send_gradients_of_copies() {
+  if (tied) tied->send_gradients();
+  if (bias) bias->send_gradients();
 }
 
 RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics,
@@ -87,6 +131,8 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
   const StagePlan& stage = plan.stages[static_cast<std::size_t>(stage_of(device, plan.mesh()))];
   RankModel model;
   model.indices = layers_of(stage);
+  if (plan.model.type_of(0).shape.position_bias > 0)
+    model.bias = std::make_unique<SharedBias>(plan, device, numerics, groups.world());
   for (std::size_t i = 0; i < model.indices.size(); ++i) {
     const int index = model.indices[i];
     parallel::Site site =
@@ -102,6 +148,10 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
         }
         auto layer = std::make_unique<Embedding>(name, std::move(site), options);
         model.embedding = layer.get();
+        if (model.bias) {
+          model.bias->attach(layer->parameters(), layer->bias_tables());
+          layer->shares_gradients = true;
+        }
         model.layers.push_back(std::move(layer));
         break;
       }
@@ -111,9 +161,13 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
         model.layers.push_back(std::move(layer));
         break;
       }
-      case LayerKind::block:
-        model.layers.push_back(std::make_unique<Block>(name, std::move(site), options));
+      case LayerKind::block: {
+        auto block = std::make_unique<Block>(name, std::move(site), options);
+        if (block->relative_bias() != nullptr)
+          model.bias->add_block(*block->relative_bias(), block->site().shape.cross_tokens > 0);
+        model.layers.push_back(std::move(block));
         break;
+      }
       case LayerKind::merge:
         internal_failure("merging is not supported", std::source_location::current());
     }

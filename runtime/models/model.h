@@ -10,6 +10,7 @@
 #include "runtime/models/embedding.h"
 #include "runtime/models/head.h"
 #include "runtime/models/patch_embedding.h"
+#include "runtime/models/shared_bias.h"
 #include "runtime/parallel/tied_table.h"
 
 namespace braid::models {
@@ -21,9 +22,14 @@ struct RankModel {
   PatchEmbedding* patches = nullptr;                     // in its place, of an image model
   Head* head = nullptr;
   std::unique_ptr<parallel::TiedTable> tied;  // where embedding and head are ranks apart
+  std::unique_ptr<SharedBias> bias;           // where blocks share tables of the embedding
 
   std::vector<parallel::Layer*> all() const;
   parallel::FlatBuffer::Usage bytes() const;
+  // Copies of weights to where they are used, after those have changed; and their gradients back,
+  // ahead of reducing them. Collective over all ranks.
+  void send_copies();
+  void send_gradients_of_copies();
 };
 
 // Throws Error unless the runtime has all operators of the model.

@@ -46,7 +46,9 @@ Band band_of(const Visibility& see) {
   return band;
 }
 
-bool is_biased(const Visibility& see) { return see.slopes.defined() || see.lengths.defined(); }
+bool is_biased(const Visibility& see) {
+  return see.slopes.defined() || see.lengths.defined() || see.by_distance.defined();
+}
 
 Block visible_block(const Visibility& see, std::int64_t queries, std::int64_t keys) {
   const Band band = band_of(see);

@@ -53,6 +53,20 @@ void for_parts(const at::Tensor& q, const at::Tensor& k, const Body& body) {
                 .group = group});
 }
 
+// [queries · keys]: the row of each pair in a table by distance.
+at::Tensor distance_rows(const at::Tensor& q, const at::Tensor& k, const Visibility& see) {
+  const at::TensorOptions index = at::TensorOptions(at::kLong).device(q.device());
+  const at::Tensor keys = at::arange(see.key_begin, see.key_begin + k.size(0), index);
+  const at::Tensor queries = at::arange(see.query_begin, see.query_begin + q.size(0), index);
+  const std::int64_t middle = see.by_distance.size(0) / 2;
+  return at::sub(keys, queries.unsqueeze(1)).add_(middle).flatten();
+}
+
+// [rows, heads] of a part's heads.
+at::Tensor heads_of(const Part& part, const at::Tensor& table) {
+  return table.narrow(1, part.kv_head * part.group, part.kv_heads * part.group);
+}
+
 // What is added to the scores of a part, [samples or 1, heads or 1, queries or 1, keys].
 at::Tensor added_to(const Part& part, const at::Tensor& q, const at::Tensor& k,
                     const Visibility& see) {
@@ -67,6 +81,13 @@ at::Tensor added_to(const Part& part, const at::Tensor& q, const at::Tensor& k,
             .to(wide(q.scalar_type()));
     added = at::mul(at::sub(keys, queries.unsqueeze(1)), slopes.view({1, -1, 1, 1}));
   }
+  if (see.by_distance.defined())
+    added = heads_of(part, see.by_distance)
+                .to(wide(q.scalar_type()))
+                .index_select(0, distance_rows(q, k, see))
+                .view({1, q.size(0), k.size(0), -1})
+                .permute({0, 3, 1, 2})
+                .add(added);
   if (see.lengths.defined()) {
     const at::Tensor hidden =
         keys.ge(see.lengths.narrow(0, part.sample, part.samples).unsqueeze(1));
@@ -101,9 +122,14 @@ AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::T
   AttentionGradients whole{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                            at::empty(v.sizes(), v.options())};
   for_parts(q, k, [&](const Part& part) {
+    at::Tensor dadded;
     const AttentionGradients one = plain_attention_backward(
         part.of_heads(dout), part.of_heads(q), part.of_kv(k), part.of_kv(v), part.of_heads(out),
-        part.of_lse(lse), scale, band, added_to(part, q, k, see));
+        part.of_lse(lse), scale, band, added_to(part, q, k, see),
+        see.distance_gradient.defined() ? &dadded : nullptr);
+    if (dadded.defined())
+      heads_of(part, see.distance_gradient)
+          .index_add_(0, distance_rows(q, k, see), dadded.sum(0).permute({1, 2, 0}).flatten(0, 1));
     part.of_heads(whole.dq).copy_(one.dq);
     part.of_kv(whole.dk).copy_(one.dk);
     part.of_kv(whole.dv).copy_(one.dv);

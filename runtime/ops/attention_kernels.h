@@ -53,14 +53,16 @@ std::optional<AttentionGradients> cudnn_attention_backward(
 
 // Matrix products with all scores in memory: any device, any precision. `added` [batch, heads,
 // queries, keys], where there is one, is added to the scores (either of its first two sizes may be
-// 1); under it a query may see nothing.
+// 1); under it a query may see nothing. Its gradient, in whole, is `dadded` where that is asked
+// for.
 Attended plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          double scale, const Band& band, const at::Tensor& added = {});
 AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Tensor& q,
                                             const at::Tensor& k, const at::Tensor& v,
                                             const at::Tensor& out, const at::Tensor& lse,
                                             double scale, const Band& band,
-                                            const at::Tensor& added = {});
+                                            const at::Tensor& added = {},
+                                            at::Tensor* dadded = nullptr);
 
 // The plain ones with slopes and padding, for a few samples and heads at a time.
 Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -73,8 +73,8 @@ Attended plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Ten
 AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Tensor& q,
                                             const at::Tensor& k, const at::Tensor& v,
                                             const at::Tensor& out, const at::Tensor& lse,
-                                            double scale, const Band& band,
-                                            const at::Tensor& added) {
+                                            double scale, const Band& band, const at::Tensor& added,
+                                            at::Tensor* dadded) {
   const std::int64_t heads = q.size(2);
   const at::Tensor queries = wide_heads(q, heads);
   const at::Tensor keys = wide_heads(k, heads);
@@ -83,10 +83,10 @@ AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Te
   const at::Tensor dv = at::matmul(weights.transpose(-1, -2), upper);
   const at::Tensor along =
       at::sum(at::mul(upper, wide_heads(out, heads)), at::IntArrayRef{-1}, /*keepdim=*/true);
-  const at::Tensor dscores = at::matmul(upper, wide_heads(v, heads).transpose(-1, -2))
-                                 .sub_(along)
-                                 .mul_(weights)
-                                 .mul_(scale);
+  at::Tensor dscores =
+      at::matmul(upper, wide_heads(v, heads).transpose(-1, -2)).sub_(along).mul_(weights);
+  if (dadded != nullptr) *dadded = scale == 1 ? dscores : dscores.clone();
+  if (scale != 1) dscores.mul_(scale);
   return {as_input(at::matmul(dscores, keys), q),
           as_input(at::matmul(dscores.transpose(-1, -2), queries), k), as_input(dv, v)};
 }

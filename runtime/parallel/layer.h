@@ -45,9 +45,18 @@ class WeightWork {
   std::vector<std::function<void()>> work_;
 };
 
+// The stream beside the one that a layer works on (runtime/parallel/streams.h). An
+// encoder-decoder's embedding makes it and takes its gradient back; the decoder's blocks look at it
+// and add to its gradient, which is not there before the first of them.
+struct Side {
+  at::Tensor value, gradient;
+};
+
 // What enters from outside, for one micro-batch.
 struct Feed {
-  at::Tensor ids;              // embedding: its tokens' ids [tokens, samples]
+  at::Tensor ids;          // embedding: its tokens' ids [tokens, samples]
+  at::Tensor decoder_ids;  // those of the decoder's tokens, where it makes them too
+  Side* side = nullptr;
   at::Tensor patches;          // embedding: its tokens' patches [narrow tokens, samples, values]
   at::Tensor labels;           // head: [tokens, samples], or [1, samples] of a classifier
   at::Tensor lengths;          // where samples are padded: tokens that are not [samples]

@@ -45,7 +45,9 @@ Visibility visibility(const Site& site, const Block& queries, const Block& keys,
           .query_begin = queries.begin,
           .key_begin = keys.begin,
           .slopes = bias.slopes,
-          .lengths = bias.lengths};
+          .lengths = bias.lengths,
+          .by_distance = bias.by_distance,
+          .distance_gradient = bias.distance_gradient};
 }
 
 // Queries and keys of all tokens, in order.

@@ -13,6 +13,7 @@ namespace braid::parallel {
 struct ScoreBias {
   at::Tensor slopes = {};   // of this rank's heads
   at::Tensor lengths = {};  // of its samples
+  at::Tensor by_distance = {}, distance_gradient = {};
 };
 
 // Everything in head layout: q [wide tokens, samples, heads, head_dim], k and v with theirs.

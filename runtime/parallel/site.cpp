@@ -42,6 +42,32 @@ std::vector<Segment> in_order(std::vector<Segment> tokens) {
   return merged;
 }
 
+// Which of the shape's tokens a rank holds, and which go around its ring.
+void place_tokens(Site& site, const Mesh& mesh, int self, std::int64_t micro_batch) {
+  const Strategy& strategy = site.strategy;
+  const Axes axes = axes_of(strategy, mesh);
+  const std::int64_t tokens = site.shape.tokens;
+  const Layout layout = activation_layout(strategy, mesh, tokens, micro_batch, site.causal);
+  site.narrow_tokens = segments(layout.dims[0], tokens, self);
+  const std::vector<Cut> inner(layout.dims[0].begin(), layout.dims[0].end() - 1);
+  site.wide_tokens = segments(inner, tokens, self);
+  for (int c = 0; c < strategy.cp; ++c) {
+    const int there = self + (c - site.context_rank) * axes.context.stride;
+    if (!site.rows_share_tokens) {
+      site.ring_tokens.push_back(segments(inner, tokens, there));
+      continue;
+    }
+    std::vector<Segment> keys;
+    for (int r = 0; r < strategy.square; ++r) {
+      const std::vector<Segment> held =
+          segments(inner, tokens, there + (r - site.row) * axes.row.stride);
+      keys.insert(keys.end(), held.begin(), held.end());
+      if (c == site.context_rank) site.row_tokens.push_back(held);
+    }
+    site.ring_tokens.push_back(in_order(std::move(keys)));
+  }
+}
+
 }  // namespace
 
 Numerics numerics_of(Precision precision, Precision gradient_precision, at::Device device) {
@@ -175,26 +201,14 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
       q > 1 && !site.rows_share_tokens ? site.data_rank * q + site.row : site.data_rank;
   site.first_sample = sample_rank * site.samples;
 
-  const std::int64_t tokens = site.shape.tokens;
-  const Layout layout = activation_layout(strategy, mesh, tokens, plan.micro_batch(), causal);
-  site.narrow_tokens = segments(layout.dims[0], tokens, self);
-  const std::vector<Cut> inner(layout.dims[0].begin(), layout.dims[0].end() - 1);
-  site.wide_tokens = segments(inner, tokens, self);
-  for (int c = 0; c < strategy.cp; ++c) {
-    const int there = self + (c - c0) * axes.context.stride;
-    if (!site.rows_share_tokens) {
-      site.ring_tokens.push_back(segments(inner, tokens, there));
-      continue;
-    }
-    std::vector<Segment> keys;
-    for (int r = 0; r < q; ++r) {
-      const std::vector<Segment> held =
-          segments(inner, tokens, there + (r - row0) * axes.row.stride);
-      keys.insert(keys.end(), held.begin(), held.end());
-      if (c == c0) site.row_tokens.push_back(held);
-    }
-    site.ring_tokens.push_back(in_order(std::move(keys)));
+  const LayerShape& shape = site.shape;
+  if (const std::int64_t others = std::max(shape.cross_tokens, shape.carried_tokens); others > 0) {
+    auto beside = std::make_shared<Site>(site);
+    beside->shape.tokens = others;
+    place_tokens(*beside, mesh, self, plan.micro_batch());
+    site.beside = std::move(beside);
   }
+  place_tokens(site, mesh, self, plan.micro_batch());
   return site;
 }
 

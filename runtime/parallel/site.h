@@ -96,6 +96,9 @@ struct Site {
   const std::vector<Segment>& inner_tokens() const {
     return ulysses() ? narrow_tokens : wide_tokens;
   }
+  // The same with the tokens of the other stream: those that a decoder's cross-attention looks at,
+  // or that pass by an encoder. Null: there is no other.
+  std::shared_ptr<const Site> beside;
 };
 
 std::int64_t count(const std::vector<Segment>& tokens);

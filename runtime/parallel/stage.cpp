@@ -29,6 +29,27 @@ Strategy strategy_of(const Plan& plan, int layer) {
   internal_failure("a layer that no stage holds", std::source_location::current());
 }
 
+// The streams of a model, by their tokens. Only an encoder-decoder has a second one, up to its last
+// block.
+struct Lanes {
+  explicit Lanes(const Model& of) : model(of), first_decoder(of.num_layers()) {
+    for (int layer = of.num_layers() - 1; layer > 0; --layer)
+      if (of.type_of(layer).shape.cross_tokens > 0) first_decoder = layer;
+    has_side = first_decoder < of.num_layers();
+  }
+  std::int64_t main(int layer) const { return model.type_of(layer).shape.tokens; }
+  // Behind a layer; 0: none.
+  std::int64_t side(int layer) const {
+    if (!has_side || layer >= model.num_layers() - 2) return 0;
+    const LayerShape& decoder = model.type_of(first_decoder).shape;
+    return layer < first_decoder ? decoder.tokens : decoder.cross_tokens;
+  }
+
+  const Model& model;
+  int first_decoder;
+  bool has_side = false;
+};
+
 }  // namespace
 
 Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics,
@@ -44,38 +65,54 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   for (int l = 0; l < mesh.stage_devices(); ++l) members.push_back(device_at(stage_, l, mesh));
   comm::Group& group = *groups.among(members);
 
-  const auto layout = [&](int layer) {
-    return activation_layout(strategy_of(plan, layer), mesh, plan.model.type_of(layer).shape.tokens,
-                             plan.micro_batch(), causal);
+  const Lanes lanes(plan.model);
+  // Of so many tokens, as a layer has them.
+  const auto layout = [&](int layer, std::int64_t tokens) {
+    return activation_layout(strategy_of(plan, layer), mesh, tokens, plan.micro_batch(), causal);
   };
-  const auto shape_of = [&](int layer) {
-    const LayerShape& shape = plan.model.type_of(layer).shape;
-    const Layout lies = layout(layer);
-    return std::vector<std::int64_t>{count(segments(lies.dims[0], shape.tokens, local)),
+  const auto shape_of = [&](int layer, std::int64_t tokens) {
+    if (tokens == 0) return std::vector<std::int64_t>{};
+    const Layout lies = layout(layer, tokens);
+    const std::int64_t hidden = plan.model.type_of(layer).shape.hidden;
+    return std::vector<std::int64_t>{count(segments(lies.dims[0], tokens, local)),
                                      count(segments(lies.dims[1], plan.micro_batch(), local)),
-                                     count(segments(lies.dims[2], shape.hidden, local))};
+                                     count(segments(lies.dims[2], hidden, local))};
+  };
+  const auto shapes_behind = [&](int layer) {
+    return StreamShapes{shape_of(layer, lanes.main(layer)), shape_of(layer, lanes.side(layer))};
+  };
+  const auto between = [&](int from, int to, std::int64_t tokens) {
+    std::unique_ptr<Redistribution> change;
+    if (tokens == 0 || layout(from, tokens) == layout(to, tokens)) return change;
+    const std::vector<std::int64_t> extents = {tokens, plan.micro_batch(),
+                                               plan.model.type_of(to).shape.hidden};
+    return std::make_unique<Redistribution>(
+        layout(from, tokens), layout(to, tokens), extents, group,
+        fmt::format("redistribute to layer {}", std::max(from, to)));
   };
   auto next = layers.begin();
   for (const LayerRange& range : plan.stages[static_cast<std::size_t>(stage_)].chunks) {
     Chunk chunk;
+    const int first_looking = std::max(range.begin, lanes.first_decoder);
     for (int layer = range.begin; layer < range.end; ++layer) {
       Step step;
       step.layer = *next++;
       if (layer > 0) {
-        const Layout before = layout(layer - 1), after = layout(layer);
-        if (before != after) {
-          const LayerShape& shape = plan.model.type_of(layer).shape;
-          const std::vector<std::int64_t> extents = {shape.tokens, plan.micro_batch(),
-                                                     shape.hidden};
-          const std::string name = fmt::format("redistribute to layer {}", layer);
-          step.enter = std::make_unique<Redistribution>(before, after, extents, group, name);
-          step.leave = std::make_unique<Redistribution>(after, before, extents, group, name);
-        }
+        const std::int64_t tokens = lanes.main(layer - 1);
+        step.enter = between(layer - 1, layer, tokens);
+        step.leave = between(layer, layer - 1, tokens);
+        const std::int64_t others = lanes.side(layer - 1);
+        const std::int64_t looked_at = plan.model.type_of(layer).shape.cross_tokens;
+        step.side_enter = between(layer - 1, layer, others);
+        step.side_leave = between(layer, layer - 1, others);
+        step.swaps = lanes.has_side && layer == lanes.first_decoder;
+        step.looks_aside = looked_at > 0;
+        step.recall = between(first_looking, layer, looked_at);
       }
       chunk.steps.push_back(std::move(step));
     }
-    if (range.begin > 0) chunk.arriving = shape_of(range.begin - 1);
-    chunk.leaving = shape_of(range.end - 1);
+    if (range.begin > 0) chunk.arriving = shapes_behind(range.begin - 1);
+    chunk.leaving = shapes_behind(range.end - 1);
     chunks_.push_back(std::move(chunk));
   }
 
@@ -100,8 +137,9 @@ void Stage::forward(int chunk, int micro_batch) {
   Flight& flight = flights_[key];
   flight.saved.resize(steps.size());
   flight.work.resize(steps.size());
-  at::Tensor x = std::move(activations_[key]);
+  Streams streams = std::move(activations_[key]);
   activations_.erase(key);
+  at::Tensor& x = streams.x;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
@@ -109,11 +147,17 @@ void Stage::forward(int chunk, int micro_batch) {
     if (steps[i].enter) {
       const ComputeScope scope(Phase::redistribute, layer.name(), micro_batch);
       x = (*steps[i].enter)(x);
+      if (steps[i].side_enter) streams.side = (*steps[i].side_enter)(streams.side);
     }
+    if (steps[i].swaps) std::swap(streams.x, streams.side);
+    if (steps[i].looks_aside && !flight.beside.defined()) flight.beside = streams.side;
     const ComputeScope scope(Phase::forward, layer.name(), micro_batch);
-    const Feed feed = hooks_.feed(layer, micro_batch, Pass::forward);
+    Feed feed = hooks_.feed(layer, micro_batch, Pass::forward);
+    Side side{.value = streams.side, .gradient = {}};
+    feed.side = &side;
     if (layer.gradients_in_forward()) layer.parameters().begin_gradients();
     x = layer.forward(x, feed, flight.saved[i]);
+    streams.side = side.value;
     if (layer.gradients_in_forward()) layer.parameters().end_gradients();
     layer.parameters().release_weights();
     flight.bytes += flight.saved[i].bytes();
@@ -121,7 +165,8 @@ void Stage::forward(int chunk, int micro_batch) {
   saved_ += flight.bytes;
   peak_saved_ = std::max(peak_saved_, saved_);
   const Key onward{lone() ? chunk + 1 : chunk, micro_batch};
-  if (x.defined()) activations_[onward] = std::move(x);
+  if (chunks_[static_cast<std::size_t>(chunk)].leaving.side.empty()) streams.side.reset();
+  if (x.defined()) activations_[onward] = std::move(streams);
 }
 
 void Stage::finish_gradients(const Chunk& chunk, std::size_t step) {
@@ -139,8 +184,10 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(chunk_index)];
   std::vector<Step>& steps = chunk.steps;
   Flight& flight = flights_.at(key);
-  at::Tensor gradient = std::move(gradients_[key]);
+  Streams gradients = std::move(gradients_[key]);
   gradients_.erase(key);
+  at::Tensor& gradient = gradients.x;
+  Side side{.value = {}, .gradient = std::move(gradients.side)};
   for (std::size_t i = steps.size(); i-- > 0;) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
@@ -148,7 +195,17 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
     {
       const ComputeScope scope(weights_too ? Phase::backward : Phase::backward_input, layer.name(),
                                micro_batch);
-      const Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
+      if (steps[i].looks_aside) {
+        // The layer behind this one may have looked at the same.
+        const bool as_before = side.value.defined() && !steps[i + 1].side_enter;
+        if (!steps[i].recall) {
+          side.value = flight.beside;
+        } else if (!as_before) {
+          side.value = (*steps[i].recall)(flight.beside);
+        }
+      }
+      Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
+      feed.side = &side;
       if (weights_too) {
         layer.parameters().begin_gradients();
         WeightWork work = WeightWork::at_once();
@@ -160,12 +217,15 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
       }
       layer.parameters().release_weights();
     }
+    if (steps[i].swaps) std::swap(gradient, side.gradient);
     if (!steps[i].leave) continue;
     const ComputeScope scope(Phase::redistribute, layer.name(), micro_batch);
     gradient = (*steps[i].leave)(gradient);
+    if (steps[i].side_leave) side.gradient = (*steps[i].side_leave)(side.gradient);
   }
+  gradients.side = std::move(side.gradient);
   const Key onward{lone() ? chunk_index - 1 : chunk_index, micro_batch};
-  if (gradient.defined()) gradients_[onward] = std::move(gradient);
+  if (gradient.defined()) gradients_[onward] = std::move(gradients);
 }
 
 void Stage::land(const Key& key) {
@@ -198,8 +258,7 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
 
 // What was sent must live until it has left. No schedule is more than `stages` messages ahead of
 // its neighbour, so waiting for an older one costs nothing and bounds the memory.
-void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const Op& op) {
-  const at::Tensor message = tensor.contiguous();
+void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& message, const Op& op) {
   const bool onward = op.kind == OpKind::send_activation;
   const char* name = onward ? kActivation : kGradient;
   outbox.push_back({communicate({.kind = CommKind::transfer,
@@ -215,12 +274,11 @@ void Stage::post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor,
   }
 }
 
-at::Tensor Stage::fetch(comm::Group& channel, const std::vector<std::int64_t>& shape,
-                        const Op& op) {
+Streams Stage::fetch(comm::Group& channel, const StreamShapes& shapes, const Op& op) {
   const bool onward = op.kind == OpKind::receive_activation;
   const char* name = onward ? kActivation : kGradient;
-  at::Tensor tensor =
-      at::empty(shape, at::TensorOptions(numerics_.compute).device(numerics_.device));
+  at::Tensor tensor = at::empty(message_shape(shapes),
+                                at::TensorOptions(numerics_.compute).device(numerics_.device));
   communicate({.kind = CommKind::transfer,
                .operation = name,
                .role = Role::receives,
@@ -228,12 +286,12 @@ at::Tensor Stage::fetch(comm::Group& channel, const std::vector<std::int64_t>& s
                .label = transfer_label(op, shape_.chunks)},
               [&] { return channel.receive(buffer_of(tensor), kSender, name); })
       .wait();
-  return tensor;
+  return unpacked(tensor, shapes);
 }
 
 void Stage::send_activation(int chunk, int micro_batch) {
   const auto found = activations_.find({chunk, micro_batch});
-  post(*activation_out_, activations_sent_, found->second,
+  post(*activation_out_, activations_sent_, packed(found->second),
        {OpKind::send_activation, chunk, micro_batch});
   activations_.erase(found);
 }
@@ -246,7 +304,8 @@ void Stage::receive_activation(int chunk, int micro_batch) {
 
 void Stage::send_gradient(int chunk, int micro_batch) {
   const auto found = gradients_.find({chunk, micro_batch});
-  post(*gradient_out_, gradients_sent_, found->second, {OpKind::send_gradient, chunk, micro_batch});
+  post(*gradient_out_, gradients_sent_, packed(found->second),
+       {OpKind::send_gradient, chunk, micro_batch});
   gradients_.erase(found);
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/parallel/layer.h"
 #include "runtime/parallel/redistribute.h"
 #include "runtime/parallel/schedule_player.h"
+#include "runtime/parallel/streams.h"
 
 namespace braid::parallel {
 
@@ -54,18 +55,27 @@ class Stage : public StageWork {
   struct Step {
     Layer* layer = nullptr;
     std::unique_ptr<Redistribution> enter, leave;  // of activations, and of gradients back
+    // Of an encoder-decoder: the same for the stream beside it; whether the two change places ahead
+    // of this layer, as the decoder begins with it; and from what the chunk keeps for
+    // cross-attention to what this layer looks at.
+    std::unique_ptr<Redistribution> side_enter, side_leave, recall;
+    bool swaps = false;
+    bool looks_aside = false;
   };
   struct Chunk {
     std::vector<Step> steps;
-    std::vector<std::int64_t> arriving;  // shape of what comes from the previous virtual stage
-    std::vector<std::int64_t> leaving;   // shape of what goes to the next one
-    int landed = 0;                      // micro-batches whose weight gradients are made
+    StreamShapes arriving;  // of what comes from the previous virtual stage
+    StreamShapes leaving;   // of what goes to the next one
+    int landed = 0;         // micro-batches whose weight gradients are made
   };
   // One micro-batch in a chunk.
   struct Flight {
     std::vector<Saved> saved;      // by layer
     std::vector<WeightWork> work;  // by layer, between the halves of backward
     std::int64_t bytes = 0;
+    // What cross-attention looks at, as the first layer that does has it. All layers share it, so
+    // it is none of their bytes.
+    at::Tensor beside;
   };
   using Key = std::pair<int, int>;  // chunk, micro-batch
   struct Sending {
@@ -80,8 +90,8 @@ class Stage : public StageWork {
   void land(const Key& key);
   // Messages under way on one channel, oldest first.
   using Outbox = std::deque<Sending>;
-  void post(comm::Group& channel, Outbox& outbox, const at::Tensor& tensor, const Op& op);
-  at::Tensor fetch(comm::Group& channel, const std::vector<std::int64_t>& shape, const Op& op);
+  void post(comm::Group& channel, Outbox& outbox, const at::Tensor& message, const Op& op);
+  Streams fetch(comm::Group& channel, const StreamShapes& shapes, const Op& op);
   bool lone() const { return shape_.stages == 1; }
 
   PipelineShape shape_;
@@ -90,7 +100,7 @@ class Stage : public StageWork {
   StageHooks hooks_;
   std::vector<Chunk> chunks_;
   std::map<Key, Flight> flights_;
-  std::map<Key, at::Tensor> activations_, gradients_;  // at a chunk's door, either side
+  std::map<Key, Streams> activations_, gradients_;  // at a chunk's door, either side
   // Two-rank channels: with the previous and the next stage, for activations and gradients.
   GroupPtr activation_in_, activation_out_, gradient_in_, gradient_out_;
   int previous_ = -1, next_ = -1;  // the devices behind those channels

@@ -9,6 +9,7 @@
 #include "planner/core/error.h"
 #include "runtime/models/model.h"
 #include "runtime/ops/cross_entropy.h"
+#include "runtime/train/corrupted_spans.h"
 
 namespace braid::train {
 
@@ -63,6 +64,27 @@ void require_tokens(const Model& model, const Dataset& data) {
                .fix = fmt::format("choose data of at most {} different tokens, or a model with a "
                                   "vocabulary of {} or more",
                                   known, data.vocabulary())});
+}
+
+// Ids from the first sentinel down to the last one stand for spans, and for nothing else.
+void require_sentinels(const Model& model, const Dataset& data, const ObjectiveOptions& options) {
+  const LayerShape& embedding = embedding_of(model);
+  const std::int64_t room = embedding.carried_tokens;
+  if (room < kLeastTargets)
+    throw Error(
+        {.what = fmt::format("the decoder has {} tokens: one span needs {}", room, kLeastTargets),
+         .where = fmt::format("model '{}'", model.name),
+         .fix = fmt::format("set braid_decoder_sequence to {} or more", kLeastTargets)});
+  const std::int64_t first = options.mask_token.value_or(embedding.vocab - 1);
+  const std::int64_t last = first - num_sentinels(model) + 1;
+  if (first < embedding.vocab && last >= data.vocabulary()) return;
+  throw Error({.what = fmt::format("ids {} to {} stand for spans, the data has tokens up to {} and "
+                                   "the model knows {}",
+                                   last, first, data.vocabulary() - 1, embedding.vocab),
+               .where = options.mask_token ? "--mask-token" : data.describe(),
+               .fix = fmt::format("choose data of fewer tokens, a shorter sequence, or the id of "
+                                  "the first span from {} to {}: --mask-token N",
+                                  data.vocabulary() + first - last, embedding.vocab - 1)});
 }
 
 void require_mask(const Model& model, const Dataset& data, const ObjectiveOptions& options) {
@@ -180,6 +202,7 @@ SampleSource image_classes(const Model& model, const std::shared_ptr<const Datas
 
 Objective objective_of(const Model& model) {
   if (embedding_of(model).patch_inputs > 0) return Objective::image_class;
+  if (embedding_of(model).carried_tokens > 0) return Objective::corrupted_spans;
   return models::is_causal(model) ? Objective::next_token : Objective::masked_tokens;
 }
 
@@ -211,6 +234,7 @@ void require_fitting(const Model& model, const Dataset& data, const ObjectiveOpt
   if (wants_images) return require_classes(model, data);
   require_tokens(model, data);
   if (objective == Objective::masked_tokens) require_mask(model, data, options);
+  if (objective == Objective::corrupted_spans) require_sentinels(model, data, options);
 }
 
 SampleSource sample_source(const Model& model, const std::shared_ptr<const Dataset>& data,
@@ -221,6 +245,8 @@ SampleSource sample_source(const Model& model, const std::shared_ptr<const Datas
       return next_tokens(data, order);
     case Objective::masked_tokens:
       return masked_tokens(data, order, options);
+    case Objective::corrupted_spans:
+      return corrupted_spans(model, data, order, options);
     case Objective::image_class:
       return image_classes(model, data, order);
   }

@@ -12,8 +12,9 @@
 namespace braid::train {
 
 enum class Objective {
-  next_token,     // of text, by a causal model
-  masked_tokens,  // some tokens are hidden or changed, and asked for (Devlin et al., 2019)
+  next_token,       // of text, by a causal model
+  masked_tokens,    // some tokens are hidden or changed, and asked for (Devlin et al., 2019)
+  corrupted_spans,  // spans of text are cut out, and told by the decoder (Raffel et al., 2020)
   image_class,
 };
 Objective objective_of(const Model& model);
@@ -22,10 +23,15 @@ Objective objective_of(const Model& model);
 // of those, so many are replaced by the mask, and one by any token.
 inline constexpr std::uint64_t kAsked = 15;
 inline constexpr std::uint64_t kMasked = 8;
+// Of every hundred tokens so many are cut out, in spans of so many in the mean.
+inline constexpr std::int64_t kCutOut = 15;
+inline constexpr std::int64_t kSpan = 3;
 
 struct ObjectiveOptions {
-  std::uint64_t seed = 1;                       // of the samples' order and of masks
-  std::optional<std::int64_t> mask_token = {};  // none: the first id that the data leaves free
+  std::uint64_t seed = 1;  // of the samples' order and of masks
+  // None: the first id that the data leaves free. Of corrupted spans, what stands for the first one
+  // (the next has the id below, and so on); none: the vocabulary's last.
+  std::optional<std::int64_t> mask_token = {};
   bool shuffle = true;
 };
 

@@ -37,10 +37,7 @@ Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, Samp
       parallel::StageHooks{
           .feed = [this](const Layer& layer, int micro_batch,
                          parallel::Pass pass) { return feed(layer, micro_batch, pass); },
-          .before_reduce =
-              [this] {
-                if (model_.tied) model_.tied->send_gradients();
-              },
+          .before_reduce = [this] { model_.send_gradients_of_copies(); },
           .update = [this] { update(); }});
   list_ = parallel::proven_schedule(
       plan_.shape)[static_cast<std::size_t>(stage_of(world.rank(), plan_.mesh()))];
@@ -51,9 +48,7 @@ Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, Samp
   weights_changed();
 }
 
-void Worker::weights_changed() {
-  if (model_.tied) model_.tied->send_weights();
-}
+void Worker::weights_changed() { model_.send_copies(); }
 
 std::int64_t Worker::first_sample(const Layer& layer, int micro_batch, std::int64_t step) const {
   return step * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
@@ -61,24 +56,33 @@ std::int64_t Worker::first_sample(const Layer& layer, int micro_batch, std::int6
 
 Worker::Tokens Worker::tokens(const Layer& layer, int micro_batch, std::int64_t step) const {
   const parallel::Site& site = layer.site();
-  const std::int64_t count = parallel::count(site.inner_tokens());
-  at::Tensor ids = at::empty({count, site.samples}, at::kLong);
-  at::Tensor labels = at::empty({count, site.samples}, at::kLong);
-  const auto sequence = static_cast<std::size_t>(site.shape.tokens);
-  std::vector<std::int64_t> inputs(sequence), targets(sequence);
+  const LayerShape& embedding = plan_.model.type_of(0).shape;
+  const LayerShape& head = plan_.model.type_of(plan_.model.num_layers() - 1).shape;
+  const auto inputs = static_cast<std::size_t>(embedding.tokens + embedding.carried_tokens);
+  std::vector<std::int64_t> ids(inputs), labels(static_cast<std::size_t>(head.tokens));
+  const auto rows = [&](const std::vector<parallel::Segment>& segments) {
+    return at::empty({parallel::count(segments), site.samples}, at::kLong);
+  };
+  // One sample's column of `to`: the values of its tokens.
+  const auto fill = [&](const at::Tensor& to, const std::vector<parallel::Segment>& segments,
+                        std::int64_t sample, const std::int64_t* values) {
+    auto* out = to.data_ptr<std::int64_t>() + sample;
+    for (const parallel::Segment& s : segments)
+      for (std::int64_t t = s.begin; t < s.end; ++t, out += site.samples) *out = values[t];
+  };
+  const bool embeds = site.shape.kind == LayerKind::embedding;
+  Tokens tokens;
+  (embeds ? tokens.ids : tokens.labels) = rows(site.inner_tokens());
+  if (site.beside) tokens.decoder_ids = rows(site.beside->inner_tokens());
   const std::int64_t first = first_sample(layer, micro_batch, step);
-  auto* id = ids.data_ptr<std::int64_t>();
-  auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t sample = 0; sample < site.samples; ++sample) {
-    samples_.read(first + sample, inputs, targets);
-    std::int64_t row = 0;
-    for (const parallel::Segment& s : site.inner_tokens())
-      for (std::int64_t t = s.begin; t < s.end; ++t, ++row) {
-        id[row * site.samples + sample] = inputs[static_cast<std::size_t>(t)];
-        label[row * site.samples + sample] = targets[static_cast<std::size_t>(t)];
-      }
+    samples_.read(first + sample, ids, labels);
+    fill(embeds ? tokens.ids : tokens.labels, site.inner_tokens(), sample,
+         embeds ? ids.data() : labels.data());
+    if (site.beside)
+      fill(tokens.decoder_ids, site.beside->inner_tokens(), sample, ids.data() + embedding.tokens);
   }
-  return {ids, labels};
+  return tokens;
 }
 
 // From pinned memory: an ordinary copy would wait for all that the device was given before.
@@ -86,10 +90,11 @@ Worker::Tokens Worker::tokens_on_device(const Layer& layer, int micro_batch,
                                         std::int64_t step) const {
   const at::Device device = options_.numerics.device;
   const auto sent = [&](const at::Tensor& x) {
+    if (!x.defined()) return x;
     return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
   };
-  const auto [ids, labels] = tokens(layer, micro_batch, step);
-  return {sent(ids), sent(labels)};
+  const Tokens read = tokens(layer, micro_batch, step);
+  return {sent(read.ids), sent(read.labels), sent(read.decoder_ids)};
 }
 
 void Worker::read_ahead() {
@@ -125,15 +130,20 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
     return feed;
   }
   if (device.is_meta()) {
-    feed.ids = feed.labels = at::empty({parallel::count(site.inner_tokens()), site.samples},
-                                       at::TensorOptions(at::kLong).device(device));
+    const auto empty = [&](const parallel::Site& of) {
+      return at::empty({parallel::count(of.inner_tokens()), of.samples},
+                       at::TensorOptions(at::kLong).device(device));
+    };
+    feed.ids = feed.labels = empty(site);
+    if (site.beside) feed.decoder_ids = empty(*site.beside);
     return feed;
   }
   const auto ahead =
       ahead_step_ == step_ ? ahead_.extract(std::pair(&layer, micro_batch)) : Ahead::node_type();
-  auto [ids, labels] = ahead.empty() ? tokens_on_device(layer, micro_batch, step_) : ahead.mapped();
-  feed.ids = std::move(ids);
-  feed.labels = std::move(labels);
+  const Tokens read = ahead.empty() ? tokens_on_device(layer, micro_batch, step_) : ahead.mapped();
+  feed.ids = read.ids;
+  feed.labels = read.labels;
+  feed.decoder_ids = read.decoder_ids;
   return feed;
 }
 
@@ -148,7 +158,7 @@ double Worker::counted_predictions() const {
   // A tensor group sees the same tokens: one of its ranks counts them.
   if (head != nullptr && (!head->site().megatron() || head->site().tensor_rank == 0))
     for (int m = 0; m < plan_.shape.micro_batches; ++m)
-      counted.add_(tokens(*head, m, step_).second.ne(ops::kIgnoreLabel).sum().to(counted.device()));
+      counted.add_(tokens(*head, m, step_).labels.ne(ops::kIgnoreLabel).sum().to(counted.device()));
   parallel::all_reduce(counted, world_, "count tokens");
   return std::max(1.0, counted.item<double>());
 }

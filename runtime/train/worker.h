@@ -17,13 +17,16 @@
 namespace braid::train {
 
 // Samples by their number in the whole run: `sequence` inputs and as many labels (ops::kIgnoreLabel
-// where a token does not count). Called from every rank that needs them, maybe at the same time.
+// where a token does not count). Of an encoder-decoder, the inputs of the encoder, behind them
+// those of the decoder, and the decoder's labels. Called from every rank that needs them, maybe at
+// the same time.
 struct SampleSource {
   std::function<void(std::int64_t sample, std::span<std::int64_t> inputs,
                      std::span<std::int64_t> labels)>
       read;
   bool ignores_labels = false;  // whether any label may be kIgnoreLabel
-  // Where samples are padded: how many tokens are not. At least one, the first ones.
+  // Where samples are padded: how many tokens are not (of an encoder-decoder, of the encoder's). At
+  // least one, the first ones.
   std::function<std::int64_t(std::int64_t sample)> length = {};
   // Of an image model, instead of read: fills the patches one after the other, each [channel, row,
   // column], and returns the class. No patches: the class alone is asked for.
@@ -58,10 +61,12 @@ class Worker {
   void weights_changed();
 
  private:
-  using Tokens = std::pair<at::Tensor, at::Tensor>;  // ids and labels, [tokens, samples] each
-
+  // Of an embedding's or head's tokens and samples, [tokens, samples] each.
+  struct Tokens {
+    at::Tensor ids, labels;
+    at::Tensor decoder_ids;  // of an encoder-decoder's embedding
+  };
   parallel::Feed feed(const parallel::Layer& layer, int micro_batch, parallel::Pass pass);
-  // Of a layer's tokens and samples.
   Tokens tokens(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
   Tokens tokens_on_device(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
   // Sends the next step's tokens to the device, which is still at work on this one.

@@ -24,6 +24,10 @@ const Json kOpt = {{"model_type", "opt"},           {"hidden_size", 32},   {"num
                    {"num_attention_heads", 4},      {"ffn_dim", 64},       {"vocab_size", 300},
                    {"max_position_embeddings", 64}, {"braid_sequence", 16}};
 
+const Json kT5 = {{"model_type", "t5"}, {"d_model", 32},        {"d_kv", 8},
+                  {"num_layers", 2},    {"num_heads", 4},       {"d_ff", 64},
+                  {"vocab_size", 300},  {"braid_sequence", 32}, {"braid_decoder_sequence", 16}};
+
 class TrainedFamily : public testing::Test {
  protected:
   void SetUp() override {
@@ -48,7 +52,7 @@ class TrainedFamily : public testing::Test {
 };
 
 TEST_F(TrainedFamily, TrainsOnSyntheticDataAsPlanned) {
-  for (const Json& model : {kBert, kVit, kBloom, kOpt}) {
+  for (const Json& model : {kBert, kVit, kBloom, kOpt, kT5}) {
     plan(model);
     const Outcome outcome = train({});
     EXPECT_EQ(outcome.exit, 0) << model.at("model_type") << outcome.error;
@@ -68,6 +72,21 @@ TEST_F(TrainedFamily, BertHidesTokensOfATextAndPadsItsLines) {
     EXPECT_EQ(outcome.exit, 0) << outcome.error;
     EXPECT_THAT(outcome.out, HasSubstr("step 2/2"));
   }
+}
+
+TEST_F(TrainedFamily, T5TellsSpansOfATextAndOfItsLines) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "a line of " + std::to_string(i) + "\n";
+  write_text(folder_ / "text", text);
+  plan(kT5);
+  for (const char* data : {"text:text", "lines:text"}) {
+    const Outcome outcome = train({"--data", data});
+    EXPECT_EQ(outcome.exit, 0) << outcome.error;
+    EXPECT_THAT(outcome.out, HasSubstr("step 2/2"));
+  }
+  EXPECT_EQ(train({"--data", "text:text", "--mask-token", "290"}).exit, 0);
+  EXPECT_THAT(train({"--data", "text:text", "--mask-token", "257"}).error,
+              HasSubstr("ids 255 to 257 stand for spans"));
 }
 
 TEST_F(TrainedFamily, SaysWhatDataItNeeds) {

@@ -150,7 +150,10 @@ TEST(Vit, CountsPatchesClassTokenAndLabels) {
 TEST(T5, HasTwoStacks) {
   const Model model = read(kT5, R"({"num_decoder_layers": 1, "braid_sequence": 64,
       "braid_decoder_sequence": 4})");
-  EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 1, 1, 2, 3}));
+  EXPECT_EQ(model.layers, (std::vector<int>{0, 1, 1, 2, 3, 4}));
+  EXPECT_TRUE(shape(model, "last_encoder").final_norm);
+  EXPECT_EQ(shape(model, "encoder").carried_tokens, 4);
+  EXPECT_EQ(shape(model, "embedding").carried_tokens, 4);
   EXPECT_EQ(shape(model, "encoder").attention, AttentionKind::bidirectional);
   EXPECT_EQ(shape(model, "decoder").cross_tokens, 64);
   EXPECT_EQ(shape(model, "decoder").tokens, 4);
@@ -158,6 +161,26 @@ TEST(T5, HasTwoStacks) {
   EXPECT_EQ(shape(model, "encoder").activation, Activation::relu);
   EXPECT_EQ(shape(read(kT5, R"({"feed_forward_proj": "gated-gelu"})"), "decoder").activation,
             Activation::geglu_tanh);
+}
+
+// 64 wide: 1.0 scales what its tied matrix sees, 1.1 has a matrix of its own, and transformers 5
+// says the two apart.
+TEST(T5, ScalesTheOutputOfATiedHead) {
+  EXPECT_EQ(shape(read(kT5), "head").output_scale, 0.125);
+  const Model own = read(kT5, R"({"tie_word_embeddings": false})");
+  EXPECT_EQ(shape(own, "head").output_scale, 1);
+  const Model said = read(kT5, R"({"scale_decoder_outputs": false})");
+  EXPECT_TRUE(shape(said, "head").tied);
+  EXPECT_EQ(shape(said, "head").output_scale, 1);
+}
+
+TEST(T5, HasOneTableOfPositionsForEachStack) {
+  const Model model = read(kT5, R"({"relative_attention_num_buckets": 16})");
+  EXPECT_EQ(shape(model, "embedding").position_bias, 32);
+  EXPECT_EQ(shape(model, "encoder").bias_buckets, 16);
+  EXPECT_EQ(shape(model, "decoder").bias_distance, 128);
+  EXPECT_THROW(read(kT5, R"({"relative_attention_num_buckets": 6})"), Error);
+  EXPECT_THROW(read(kT5, R"({"relative_attention_max_distance": 16})"), Error);
 }
 
 TEST(T5, AtAnotherLengthKeepsAShorterDecoder) {
@@ -168,6 +191,8 @@ TEST(T5, AtAnotherLengthKeepsAShorterDecoder) {
   EXPECT_EQ(shape(uneven, "encoder").tokens, 128);
   EXPECT_EQ(shape(uneven, "decoder").tokens, 4);
   EXPECT_EQ(shape(uneven, "decoder").cross_tokens, 128);
+  EXPECT_EQ(shape(uneven, "encoder").carried_tokens, 4);
+  EXPECT_EQ(shape(even, "encoder").carried_tokens, 128);
 }
 
 TEST(Swin, HalvesTheImageBetweenStages) {

@@ -78,6 +78,15 @@ constexpr LayerShape kMixture = with(kGated, [](LayerShape& s) {
 });
 constexpr LayerShape kSharedMixture = with(kMixture, [](LayerShape& s) { s.shared_ffn = 16; });
 constexpr LayerShape kCross = with(kGated, [](LayerShape& s) { s.cross_tokens = 3; });
+constexpr LayerShape kLastEncoder = with(kGated, [](LayerShape& s) {
+  s.final_norm = true;
+  s.carried_tokens = 3;
+});
+constexpr LayerShape kTwoStreams = with(kEmbedding, [](LayerShape& s) {
+  s.carried_tokens = 3;
+  s.position_bias = 16;
+  s.heads = 4;
+});
 constexpr LayerShape kOneToken = with(kClassifier, [](LayerShape& s) { s.class_token = true; });
 constexpr LayerShape kHeadNorms = with(kGated, [](LayerShape& s) { s.qk_norm = true; });
 constexpr LayerShape kWindowed = with(kGated, [](LayerShape& s) { s.window = 2; });
@@ -107,6 +116,8 @@ constexpr ParameterCase kParameterCases[] = {
      8 * (4 + 2 + 2) + 32 + 3 * 8 * 6 + 16},
     {"head norms add two vectors of a head", kHeadNorms, 1, 1, 592 + 4},
     {"cross-attention adds a norm and four matrices", kCross, 1, 1, 592 + 192 + 8},
+    {"the norm behind an encoder", kLastEncoder, 1, 1, 592 + 8},
+    {"tables that blocks share are whole", kTwoStreams, 4, 1, 3 * 8 + 32 + 16 * 4},
     {"biases and layer norms", kBiased, 1, 1, (192 + 24) + (64 + 8) + (512 + 32 + 8) + 32},
     {"row-parallel biases are on every rank", kBiased, 2, 1,
      (96 + 12) + (32 + 8) + (256 + 16 + 8) + 32},
@@ -203,10 +214,13 @@ constexpr MemoryCase kSavedCases[] = {
     {"head norms keep q and k ahead of them", kHeadNorms, 672 + 4 * 48, 544 + 4 * 48, 64},
     // q 8, output 8, residual 8 = 48 bytes, 16 + 4 in fp32; k and v of 3 tokens 48 bytes.
     {"cross-attention", kCross, 672 + 4 * 68 + 48, 544 + 4 * 36 + 48, 64},
+    {"the norm behind an encoder keeps input and statistics", kLastEncoder, 672 + 4 * 20,
+     544 + 4 * 20, 64},
     // Norm 8, permuted 16, pre-activations 64, activation 32, outputs 16 elements; 4 probabilities,
     // 2 choices of 8 bytes.
     {"a mixture keeps each copy", kMixture, 4 * (352 + 16 + 8 + 32), 4 * (272 + 8 + 32), 64},
     {"an embedding keeps ids", kEmbedding, 32, 32, 32},
+    {"an embedding of two streams keeps the ids of both", kTwoStreams, 56, 56, 56},
     {"its norm keeps input and statistics", kNormed, 32 + 4 * 24, 128, 128},
     {"patches are kept as numbers, the class token's as an empty one", kPatches, 5 * 24, 120, 120},
     {"a head keeps input, norm and statistics", kHead, 4 * (16 + 16 + 4), 144, 144},
@@ -296,6 +310,8 @@ constexpr MovedCase kMovedCases[] = {
     {"a gated block", kGated, 4 * 152 * 2, 64},
     {"no rotary, no gate", kBiased, 4 * (80 + 64) * 2, 64},
     {"cross-attention hands on the encoder's tokens", kCross, 4 * (152 + 40) * 2, 64 + 3 * 16},
+    {"an encoder hands on the decoder's tokens", kLastEncoder, 4 * (152 + 16) * 2, 64 + 3 * 16},
+    {"an embedding of two streams makes both", kTwoStreams, 7 * 24 * 2, 64 + 3 * 16},
     // Six rows of permutation, twice the activation, the router's softmax in fp32.
     {"a mixture permutes", kMixture, 4 * ((152 + 48 + 48) * 2 + 32), 64},
     {"an embedding reads two rows and writes one", kEmbedding, 4 * 24 * 2, 64},

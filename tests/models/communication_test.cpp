@@ -58,7 +58,10 @@ class LonelyRank {
     Passes passes;
     parameters.wait_weights();
     if (layer.gradients_in_forward()) parameters.begin_gradients();
-    layer.forward(activation(layer.site()), feed(layer.site()), saved);
+    parallel::Side side = side_of(layer.site());
+    parallel::Feed enters = feed(layer.site());
+    enters.side = &side;
+    layer.forward(activation(layer.site()), enters, saved);
     passes.forward = take();
     // What is begun to be scattered here, backward waits for.
     if (layer.gradients_in_forward()) parameters.end_gradients();
@@ -67,7 +70,9 @@ class LonelyRank {
     parallel::WeightWork at_once = parallel::WeightWork::at_once();
     parameters.wait_weights();
     parameters.begin_gradients();
-    layer.backward(activation(layer.site()), {}, saved, at_once);
+    parallel::Feed again;
+    again.side = &side;
+    layer.backward(activation(layer.site()), again, saved, at_once);
     parameters.end_gradients();
     parameters.settle_gradients();
     parameters.release_weights();
@@ -77,9 +82,9 @@ class LonelyRank {
       buffer->reduce_gradients();
       buffer->share_weights();
     }
-    if (model_.tied && &layer == model_.embedding) {
-      model_.tied->send_gradients();
-      model_.tied->send_weights();
+    if (&layer == model_.embedding) {
+      model_.send_gradients_of_copies();
+      model_.send_copies();
     }
     passes.end = take();
     add_what_dry_ranks_know(layer.site(), passes);
@@ -131,14 +136,23 @@ class LonelyRank {
     return at::empty({parallel::count(site.narrow_tokens), site.samples, site.hidden()},
                      at::TensorOptions(numerics_.compute).device(at::kMeta));
   }
+  // What a decoder's block looks at, and the gradient of what an encoder-decoder's embedding made.
+  parallel::Side side_of(const parallel::Site& site) const {
+    if (!site.beside) return {};
+    return {.value = activation(*site.beside), .gradient = activation(*site.beside)};
+  }
   parallel::Feed feed(const parallel::Site& site) const {
     parallel::Feed feed;
     if (site.shape.patch_inputs > 0)
       feed.patches =
           at::empty({parallel::count(site.narrow_tokens), site.samples, site.shape.patch_inputs},
                     at::TensorOptions(numerics_.compute).device(at::kMeta));
-    feed.ids = feed.labels = at::empty({parallel::count(site.inner_tokens()), site.samples},
-                                       at::TensorOptions(at::kLong).device(at::kMeta));
+    const auto ids = [](const parallel::Site& of) {
+      return at::empty({parallel::count(of.inner_tokens()), of.samples},
+                       at::TensorOptions(at::kLong).device(at::kMeta));
+    };
+    feed.ids = feed.labels = ids(site);
+    if (site.beside) feed.decoder_ids = ids(*site.beside);
     return feed;
   }
 

@@ -191,7 +191,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"bert-huge-32", "titan-rtx-1x8", 32, Precision::fp32},
                     Case{"bert-huge-48", "a100-80g-8", 64},
                     Case{"vit-huge-32", "titan-rtx-1x8", 64, Precision::fp32},
-                    Case{"vit-huge-48", "a100-80g-8", 64}, Case{"bloom-7b1", "a100-80g-8", 32}),
+                    Case{"vit-huge-48", "a100-80g-8", 64}, Case{"bloom-7b1", "a100-80g-8", 32},
+                    Case{"t5-large-32", "titan-rtx-1x8", 32, Precision::fp32},
+                    Case{"t5-512-4-48", "a100-80g-8", 64}),
     [](const auto& test) {
       const Case& c = test.param;
       std::string name = std::string(c.model) + "_on_" + c.cluster + "_" + name_of(c.precision);

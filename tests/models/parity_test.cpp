@@ -50,7 +50,7 @@ class Oracle {
 
   train::SampleSource samples() const {
     if (has("pixel_values")) return images();
-    train::SampleSource source = tokens();
+    train::SampleSource source = has("decoder_input_ids") ? two_streams() : tokens();
     if (has("attention_mask"))
       source.length = [mask = tensor("attention_mask", at::kLong)](std::int64_t sample) {
         return mask[sample].sum().item().toLong();
@@ -75,6 +75,23 @@ class Oracle {
               std::copy(label + ahead, label + length, targets.begin());
             },
         .ignores_labels = true};
+  }
+
+  train::SampleSource two_streams() const {
+    return {.read =
+                [ids = tensor("input_ids", at::kLong), labels = tensor("labels", at::kLong),
+                 decoder_ids = tensor("decoder_input_ids", at::kLong)](
+                    std::int64_t sample, std::span<std::int64_t> inputs,
+                    std::span<std::int64_t> targets) {
+                  const auto copy = [&](const at::Tensor& from, std::span<std::int64_t> to) {
+                    std::copy_n(from[sample].const_data_ptr<std::int64_t>(), from.size(1),
+                                to.begin());
+                  };
+                  copy(ids, inputs);
+                  copy(decoder_ids, inputs.subspan(static_cast<std::size_t>(ids.size(1))));
+                  copy(labels, targets);
+                },
+            .ignores_labels = true};
   }
 
   // [batch, channels, side, side] as [batch, patches, channels · patch · patch].
@@ -268,10 +285,35 @@ TEST_P(Parity, RandomPlansHaveTheLossAndGradientsOfTransformers) {
   }
 }
 
+// Inside the encoder, between the two stacks and inside the decoder; stages of two devices that are
+// split another way on either side of the cut.
+TEST(EncoderDecoder, HasTheLossAndGradientsOfTransformersWhereverItsPipelineIsCut) {
+  for (const char* name : {"t5", "t5_v1_1"}) {
+    const Oracle oracle(name);
+    const int layers = oracle.model().num_layers();
+    for (int cut = 2; cut < layers - 1; ++cut) {
+      Plan plan = reference_plan(oracle.model(), oracle.batch());
+      plan.shape = {ScheduleKind::one_f_one_b, 2, 1};
+      plan.cluster = tiny_cluster(4);
+      plan.stages = {
+          {.chunks = {{0, cut}},
+           .strategies = std::vector<Strategy>(static_cast<std::size_t>(cut), Strategy{.tp = 2})},
+          {.chunks = {{cut, layers}},
+           .strategies =
+               std::vector<Strategy>(static_cast<std::size_t>(layers - cut), Strategy{.dp = 2})}};
+      verify(plan, name);
+      Computed computed;
+      compute(oracle, plan, computed);
+      expect_parity(oracle, computed, fmt::format("{} cut ahead of layer {}", name, cut));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Oracles, Parity,
                          testing::Values("gpt2", "llama", "llama3_scaled_tied", "qwen2", "qwen3",
                                          "mistral", "mixtral", "opt", "opt_post_norm", "bloom",
-                                         "bloom_six_heads", "bert", "bert_padded", "vit"),
+                                         "bloom_six_heads", "bert", "bert_padded", "t5", "t5_v1_1",
+                                         "vit"),
                          [](const auto& one) { return std::string(one.param); });
 
 }  // namespace

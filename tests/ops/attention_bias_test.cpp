@@ -1,12 +1,14 @@
-// Attention with slopes and padding, against autograd.
+// Attention with slopes, tables of distances and padding, against autograd.
 
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -136,6 +138,49 @@ TEST(BiasedAttention, ForwardAndGradientsAreAutograds) {
           close(together(gradients), together({expected[0], expected[1], expected[2]}), 1e-10))
           << c.fact;
     }
+}
+
+// [2 · reach - 1, heads] written out for a block, [1, heads, queries, keys].
+at::Tensor by_pair(const at::Tensor& table, const AttentionCase& c) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < c.queries; ++i)
+    for (std::int64_t j = 0; j < c.keys; ++j)
+      rows.push_back(c.see.key_begin + j - c.see.query_begin - i + table.size(0) / 2);
+  return table.index_select(0, at::tensor(rows))
+      .view({1, c.queries, c.keys, c.heads})
+      .permute({0, 3, 1, 2});
+}
+
+TEST(BiasedAttention, TablesOfDistancesHaveAutogradsGradients) {
+  const std::vector<AttentionCase> with_table = {
+      {"both ways", 7, 7, 3, 3, 8, {.causal = false}},
+      {"causal", 7, 7, 4, 2, 8, {}},
+      {"a later block", 4, 6, 2, 2, 8, {.causal = false, .query_begin = 3, .key_begin = 1}},
+      {"padded", 7, 7, 2, 2, 8, {.causal = false, .lengths = lengths({7, 3})}},
+      {"more scores than are made at a time", 1500, 1500, 2, 2, 2, {}},
+  };
+  for (const AttentionCase& c : with_table) {
+    const AttentionInputs in = inputs_of(c, at::kDouble, at::Device(at::kCPU));
+    const at::Tensor table = random_tensor({2 * std::max(c.queries, c.keys) + 5, c.heads}, 5);
+    Visibility see = c.see;
+    see.by_distance = table;
+    see.distance_gradient = at::ones_like(table);  // to which is added
+    const at::Tensor hidden = added_written_out(c);
+    Recorded reference(
+        [&](const std::vector<at::Tensor>& x) {
+          return attention_written_out({x[0], x[1], x[2]}, by_pair(x[3], c).add(hidden));
+        },
+        {in.q, in.k, in.v, table});
+    const Attended found = attention(in.q, in.k, in.v, kScale, see);
+    EXPECT_TRUE(close(found.out, reference.output(), 1e-10)) << c.fact;
+    const std::vector<at::Tensor> expected = reference.backward(in.dout);
+    const AttentionGradients gradients =
+        attention_backward(in.dout, in.q, in.k, in.v, found.out, found.lse, kScale, see);
+    EXPECT_TRUE(
+        close(together(gradients), together({expected[0], expected[1], expected[2]}), 1e-10))
+        << c.fact;
+    EXPECT_TRUE(close(see.distance_gradient, expected[3].add(1), 1e-10)) << c.fact;
+  }
 }
 
 // As a ring does it: one block of keys after the other, of which some are padding in a sample.

@@ -99,12 +99,12 @@ TEST_P(ArchitectureInvariance, EveryPlanTrainsTheModelOfOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureInvariance,
-                         testing::Values("opt", "bloom", "bert", "vit"),
+                         testing::Values("opt", "bloom", "bert", "t5", "t5_v1_1", "vit"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST(RandomPlans, HaveSquaresOfAllKinds) {
   std::set<std::string> squares;
-  for (std::uint64_t seed = 0; seed < 100; ++seed)
+  for (std::uint64_t seed = 0; seed < 200; ++seed)
     for (const std::string& square : squares_in(PlanDice(seed).plan())) squares.insert(square);
   EXPECT_EQ(squares.size(), kAllSquares.size());
 }

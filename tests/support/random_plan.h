@@ -21,9 +21,9 @@
 namespace braid {
 
 // Names of the tiny models, one for each architecture.
-inline const std::vector<std::string> kTinyModels = {"gpt2",  "llama", "llama_tied", "mistral",
-                                                     "qwen2", "qwen3", "mixtral",    "opt",
-                                                     "bloom", "bert",  "vit"};
+inline const std::vector<std::string> kTinyModels = {
+    "gpt2", "llama", "llama_tied", "mistral", "qwen2",   "qwen3", "mixtral",
+    "opt",  "bloom", "bert",       "t5",      "t5_v1_1", "vit"};
 
 // Eight heads, so that every degree up to eight divides them; a vocabulary that none divides.
 inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
@@ -38,6 +38,25 @@ inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequen
         {"model_type", "vit"},      {"hidden_size", 32},       {"num_labels", 5},
         {"image_size", 12},         {"patch_size", 4},         {"qkv_bias", true},
         {"num_attention_heads", 8}, {"intermediate_size", 48}, {"num_hidden_layers", blocks}};
+    return model_from_json(json, name);
+  }
+  if (name.starts_with("t5")) {
+    Json json = {{"model_type", "t5"},
+                 {"d_model", 32},
+                 {"d_kv", 4},
+                 {"d_ff", 48},
+                 {"num_heads", 8},
+                 {"num_layers", blocks},
+                 {"num_decoder_layers", blocks - 1},
+                 {"vocab_size", 61},
+                 {"relative_attention_num_buckets", 8},
+                 {"relative_attention_max_distance", 10},
+                 {"braid_sequence", sequence}};
+    if (name == "t5_v1_1") {
+      json["feed_forward_proj"] = "gated-gelu";
+      json["tie_word_embeddings"] = false;
+      json["braid_decoder_sequence"] = sequence / 2;
+    }
     return model_from_json(json, name);
   }
   if (name == "bloom") {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/comm/in_process.h"
+#include "runtime/train/corrupted_spans.h"
 #include "runtime/train/data.h"
 #include "runtime/train/objective.h"
 #include "runtime/train/worker.h"
@@ -47,7 +48,7 @@ class PaddedTokens : public Dataset {
   std::int64_t sequence_;
 };
 
-// Of the model's objective; masked ones are padded.
+// Of the model's objective; masked and corrupted ones are padded.
 inline SampleSource synthetic_samples(const Model& model) {
   const std::int64_t vocab = model.types.front().shape.vocab;
   std::shared_ptr<const Dataset> data;
@@ -57,6 +58,9 @@ inline SampleSource synthetic_samples(const Model& model) {
       break;
     case Objective::masked_tokens:
       data = std::make_shared<PaddedTokens>(vocab - 1, model.sequence);
+      break;
+    case Objective::corrupted_spans:
+      data = std::make_shared<PaddedTokens>(vocab - num_sentinels(model), model.sequence);
       break;
     case Objective::image_class:
       data = synthetic_images(image_shape_of(model), model.types.back().shape.vocab, 7);

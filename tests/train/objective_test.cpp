@@ -30,6 +30,7 @@ TEST(Objective, FollowsFromTheModel) {
   EXPECT_EQ(objective_of(bert()), Objective::masked_tokens);
   EXPECT_EQ(objective_of(tiny_model("vit", 2, 0)), Objective::image_class);
   EXPECT_EQ(objective_of(tiny_model("bloom", 2, 16)), Objective::next_token);
+  EXPECT_EQ(objective_of(tiny_model("t5", 2, 16)), Objective::corrupted_spans);
 }
 
 TEST(MaskedTokens, AreTheSameForTheSameSeedAndNumber) {
