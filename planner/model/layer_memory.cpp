@@ -107,7 +107,8 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   }
   // Between two sub-layers lies a residual; x is the first one's, the output the next block's x.
   kept.remaining += narrow * std::max(0, sublayers - 1) * h * bytes;
-  if (layer.final_norm) kept.remaining += narrow * norm;  // its input and statistics
+  if (layer.final_norm)  // its input and statistics
+    kept.remaining += narrow * (h * bytes + statistics(layer.norm));
   return kept;
 }
 

@@ -36,9 +36,10 @@ constexpr std::array kRules = {
              "another way to lay out the activations is no slower and no larger in any layer, so "
              "nothing "
              "is gained by changing into this one"},
-    RuleInfo{Rule::unmeasured_squares, "unmeasured-squares",
-             "the price of a spatial-temporal square has not been held against runs on several "
-             "GPUs yet: offered when asked for"},
+    RuleInfo{
+        Rule::unmeasured_squares, "unmeasured-squares",
+        "runs on ranks that shared a GPU took longer than the price of a spatial-temporal square "
+        "says: offered when asked for"},
 };
 
 int max_experts(const Model& model) {
