@@ -167,6 +167,7 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
     for (int i = 0; i < options.warm_up; ++i) step();
     ops::reset_peak(device);
     std::vector<double> seconds;
+    seconds.reserve(static_cast<std::size_t>(options.steps));
     for (int i = 0; i < options.steps; ++i) seconds.push_back(step());
     times.peak = ops::peak_allocated(device);
     times.fastest = *std::ranges::min_element(seconds);

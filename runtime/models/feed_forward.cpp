@@ -77,7 +77,7 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
   auto [dactivated, down_operand] =
       parallel::linear_input_gradient(wide_dy, parameters.weight(down_), Direction::outward, site_);
-  auto [dpre, activated] = ops::activate_again_(s.activation, dactivated, pre);
+  auto [dpre, activated] = ops::activate_again(s.activation, dactivated, pre);
   work.later(
       [this, &parameters, dropped, down_dy = down_operand, activated = std::move(activated)] {
         parallel::add_weight_gradient(parameters.gradient_sum(down_), down_dy, activated,

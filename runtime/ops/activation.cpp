@@ -117,10 +117,10 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
   return dx;
 }
 
-ActivatedAgain activate_again_(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
   const Timed timed("activation, gradient");
   if (const auto kernel = kernel_curve(curve_of(activation)))
-    if (fused::activate_again_(*kernel, is_gated(activation), dy, x)) return {x, dy};
+    if (fused::activate_again(*kernel, is_gated(activation), dy, x)) return {x, dy};
   return {activate_backward(activation, dy, x), activate(activation, x)};
 }
 

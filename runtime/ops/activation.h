@@ -16,6 +16,6 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
 struct ActivatedAgain {
   at::Tensor dx, y;
 };
-ActivatedAgain activate_again_(Activation activation, const at::Tensor& dy, const at::Tensor& x);
+ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace braid::ops

@@ -36,7 +36,7 @@ std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::T
 std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
                                             const at::Tensor& x);
 // The gradient in place of x, and what x becomes in place of dy.
-bool activate_again_(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x);
+bool activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x);
 
 // One after the other in the last dim of [tokens, batch, heads, head_dim]: turns the heads of q and
 // k where they lie.

@@ -57,7 +57,7 @@ std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, co
   return dx;
 }
 
-bool activate_again_(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x) {
+bool activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x) {
   if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return false;
   run_backward(curve, gated, dy, x, x, dy);
   return true;

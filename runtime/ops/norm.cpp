@@ -38,7 +38,7 @@ at::Tensor sum_of_rows(const at::Tensor& x) {
   return at::sum(x.reshape({-1, x.size(-1)}), at::IntArrayRef{0});
 }
 
-at::Tensor with_residual(at::Tensor dx, const at::Tensor& residual) {
+at::Tensor with_residual(const at::Tensor& dx, const at::Tensor& residual) {
   return residual.defined() ? dx.add_(residual) : dx;
 }
 
@@ -88,7 +88,7 @@ at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
       scale, {true, weight_gradient.defined(), bias_gradient.defined()});
   if (weight_gradient.defined()) weight_gradient.add_(dweight);
   if (bias_gradient.defined()) bias_gradient.add_(dbias);
-  return with_residual(std::move(dx), beside.residual);
+  return with_residual(dx, beside.residual);
 }
 
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
@@ -120,7 +120,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
     auto [dx, dweight] = at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight,
                                                       {true, weight_gradient.defined()});
     if (weight_gradient.defined()) weight_gradient.add_(dweight);
-    return with_residual(std::move(dx), beside.residual);
+    return with_residual(dx, beside.residual);
   }
   // dx = (g - n·mean(g·n)) / rms with g = dy·weight and n the normalised value.
   const at::ScalarType precision = wide(x.scalar_type());
@@ -130,7 +130,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   const at::Tensor along = at::mean(product.mul_(weight), at::IntArrayRef{-1}, /*keepdim=*/true);
   at::Tensor dx = at::mul(dy, weight.to(precision));
   dx = dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
-  return with_residual(std::move(dx), beside.residual);
+  return with_residual(dx, beside.residual);
 }
 
 }  // namespace braid::ops

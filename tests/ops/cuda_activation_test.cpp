@@ -25,7 +25,7 @@ TEST_P(CudaActivation, ForwardAndGradientAreExact) {
       const at::Tensor dx = activate_backward(activation, exact(dy), exact(x));
       EXPECT_TRUE(close(activate_backward(activation, dy, x), dx, tolerance()))
           << static_cast<int>(activation) << " " << width;
-      const ActivatedAgain again = activate_again_(activation, dy.clone(), x.clone());
+      const ActivatedAgain again = activate_again(activation, dy.clone(), x.clone());
       EXPECT_TRUE(identical(again.y, y)) << static_cast<int>(activation) << " " << width;
       EXPECT_TRUE(close(again.dx, dx, tolerance())) << static_cast<int>(activation) << " " << width;
     }
