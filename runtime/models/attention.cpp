@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/models/alibi.h"
+#include "runtime/models/heads.h"
 #include "runtime/models/rotary_frequencies.h"
 #include "runtime/ops/linear.h"
 #include "runtime/ops/norm.h"
@@ -20,12 +21,6 @@ using parallel::Parameters;
 using parallel::Saved;
 
 namespace {
-
-// [tokens, samples, heads · d] ↔ [tokens, samples, heads, d]
-at::Tensor by_head(const at::Tensor& x, std::int64_t head_dim) {
-  return x.unflatten(2, {x.size(2) / head_dim, head_dim});
-}
-at::Tensor flat(const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); }
 
 // How many ways the heads of this rank's matrices are cut; key-value heads may be fewer.
 std::int64_t kv_ways(const parallel::Site& site) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/models/heads.h"
 #include "runtime/ops/linear.h"
 #include "runtime/parallel/tensor_split.h"
 
@@ -14,12 +15,6 @@ using parallel::Parameters;
 using parallel::Saved;
 
 namespace {
-
-// [tokens, samples, heads · d] ↔ [tokens, samples, heads, d]
-at::Tensor by_head(const at::Tensor& x, std::int64_t head_dim) {
-  return x.unflatten(2, {x.size(2) / head_dim, head_dim});
-}
-at::Tensor flat(const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); }
 
 parallel::Site ring_site(const parallel::Site& site) {
   parallel::Site ring = *site.beside;
