@@ -181,7 +181,7 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
   option("--seq", flags.task.sequence, "N", "tokens of a sample (default: the model's)");
   option("--devices", flags.task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags.memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
-  option("--precision", flags.precision, "NAME", "bf16 (default) or fp32");
+  option("--precision", flags.precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--algorithm", flags.algorithm, "NAME",
          "exact (default), galvatron, bmw, or a baseline: dp, zero3, tp, pp, megatron-3d");
   option("--cost", flags.cost, "NAME",

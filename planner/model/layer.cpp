@@ -234,6 +234,8 @@ std::string name_of(Precision precision) {
       return "fp32";
     case Precision::bf16:
       return "bf16";
+    case Precision::fp8:
+      return "fp8";
   }
   internal_failure("unknown precision", std::source_location::current());
 }

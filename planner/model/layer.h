@@ -126,7 +126,8 @@ struct LayerShape {
 };
 
 enum class Recompute { none, selective, full };
-enum class Precision { fp32, bf16 };
+// fp8: the products of blocks have factors of 8 bits, and all else is as in bf16.
+enum class Precision { fp32, bf16, fp8 };
 
 constexpr std::int64_t bytes_of(Precision precision) {
   return precision == Precision::fp32 ? 4 : 2;

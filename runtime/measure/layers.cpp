@@ -12,6 +12,7 @@
 #include "runtime/measure/host.h"
 #include "runtime/measure/mini_step.h"
 #include "runtime/ops/device.h"
+#include "runtime/ops/fused.h"
 #include "runtime/train/adamw.h"
 
 namespace braid::measure {
@@ -81,6 +82,10 @@ class Measuring {
       parallel::FlatBuffer buffer("update", {{.begin = 0, .end = elements}}, Zero::none, alone,
                                   numerics_);
       std::vector<parallel::FlatBuffer*> buffers = {&buffer};
+      const train::AdamW adamw;
+      constexpr double kRate = 1e-4;
+      const at::Tensor pace =
+          ops::fused::adamw_pace(kRate, adamw.beta1, adamw.beta2, 1).to(numerics_.device);
       std::int64_t step = 0;
       return Values{bench_.time([&] {
         buffer.begin_gradients();
@@ -88,11 +93,11 @@ class Measuring {
         const at::Tensor squares = train::gradient_squares(buffers, *alone);
         ++step;
         if (train::takes_fused_adamw(buffers)) {
-          train::fused_adamw_step(buffers, {}, 1e-4, step, squares.mul(0).add(0.5));
+          train::fused_adamw_step(buffers, adamw, pace, squares.mul(0).add(0.5));
           return;
         }
         squares.item();  // the host looks at the norm before it goes on
-        train::adamw_step(buffers, {}, 1e-4, step, 0.5);
+        train::adamw_step(buffers, adamw, kRate, step, 0.5);
       })};
     });
     return found ? std::optional((*found)[0]) : std::nullopt;

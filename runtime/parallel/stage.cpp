@@ -8,6 +8,7 @@
 
 #include "planner/core/error.h"
 #include "planner/simulate/trace_writer.h"
+#include "runtime/ops/fp8.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
 
@@ -131,6 +132,10 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   }
 }
 
+bool Stage::rounds(const Layer& layer) const {
+  return numerics_.fp8 && layer.site().shape.kind == LayerKind::block;
+}
+
 void Stage::forward(int chunk, int micro_batch) {
   const Key key{chunk, micro_batch};
   std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
@@ -156,7 +161,10 @@ void Stage::forward(int chunk, int micro_batch) {
     Side side{.value = streams.side, .gradient = {}};
     feed.side = &side;
     if (layer.gradients_in_forward()) layer.parameters().begin_gradients();
-    x = layer.forward(x, feed, flight.saved[i]);
+    {
+      const ops::Fp8Scope fp8(rounds(layer));
+      x = layer.forward(x, feed, flight.saved[i]);
+    }
     streams.side = side.value;
     if (layer.gradients_in_forward()) layer.parameters().end_gradients();
     layer.parameters().release_weights();
@@ -206,6 +214,7 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
       }
       Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
       feed.side = &side;
+      const ops::Fp8Scope fp8(rounds(layer));
       if (weights_too) {
         layer.parameters().begin_gradients();
         WeightWork work = WeightWork::at_once();
@@ -249,6 +258,7 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
     Layer& layer = *chunk.steps[i].layer;
     const ComputeScope scope(Phase::backward_weight, layer.name(), micro_batch);
     layer.parameters().begin_gradients();
+    const ops::Fp8Scope fp8(rounds(layer));
     flight.work[i].run();
     finish_gradients(chunk, i);
     flight.saved[i] = {};
@@ -333,6 +343,15 @@ void Stage::finish_step() {
   }
   internal_check(flights_.empty() && activations_.empty() && gradients_.empty(),
                  "a step leaves nothing behind");
+}
+
+void Stage::abandon_step() {
+  for (Outbox* outbox : {&activations_sent_, &gradients_sent_}) outbox->clear();
+  flights_.clear();
+  activations_.clear();
+  gradients_.clear();
+  saved_ = 0;
+  for (Chunk& chunk : chunks_) chunk.landed = 0;
 }
 
 }  // namespace braid::parallel

@@ -1,6 +1,7 @@
 // Training through the kernels, all operators together, against training in fp64 without them.
 
 #include "planner/core/error.h"
+#include "runtime/ops/fallback.h"
 #include "tests/ops/cuda_cases.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/training.h"
@@ -42,6 +43,38 @@ TEST_P(CudaTrain, RecomputationAndMicroBatchesChangeNothing) {
       plan.stages[0].strategies[i].recompute = recompute;
     expect_same_losses(plan, name_of(recompute));
   }
+}
+
+TEST_P(CudaTrain, RoundedFactorsTrainNearlyAsWell) {
+  if (type() != at::kBFloat16) GTEST_SKIP() << "fp8 is beside bf16";
+  const Plan plan = reference_plan(tiny_model("llama", 2, 16), 4);
+  WorkerOptions narrow = options();
+  narrow.numerics.fp8 = true;
+  constexpr int kSteps = 4;
+  const Outcome expected = train_in_process(plan, kSteps, options());
+  const Outcome found = train_in_process(plan, kSteps, narrow);
+  for (std::size_t i = 0; i < found.losses.size(); ++i)
+    EXPECT_NEAR(found.losses[i], expected.losses[i], 5e-2) << "step " << i;
+  EXPECT_NE(found.losses, expected.losses);
+}
+
+TEST_P(CudaTrain, AStepThatIsLaunchedAtOnceIsTheSameStep) {
+  if (!device.is_cuda()) GTEST_SKIP() << "needs a GPU";
+  std::vector<std::string> notes;
+  const ops::FallbackListener before =
+      ops::on_fallback([&](const std::string& note) { notes.push_back(note); });
+  for (const char* name : {"llama", "llama_tied", "gpt2", "mistral"}) {
+    Plan plan = reference_plan(tiny_model(name, 2, 16), 4);
+    plan.shape.micro_batches = 2;
+    constexpr int kSteps = 8;  // six of them are replayed
+    WorkerOptions plain = options();
+    plain.capture = false;
+    EXPECT_EQ(train_in_process(plan, kSteps, options()).losses,
+              train_in_process(plan, kSteps, plain).losses)
+        << name;
+  }
+  for (const std::string& note : notes) EXPECT_TRUE(note.ends_with("switched off")) << note;
+  ops::on_fallback(before);
 }
 
 TEST_P(CudaTrain, RanksThatShareTheVocabularyTrainAsOne) {
