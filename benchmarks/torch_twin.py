@@ -111,7 +111,7 @@ def train(args):
             value = loss.item()
             held = torch.cuda.max_memory_allocated() if device == "cuda" else 0
             out.write(json.dumps({"step": step, "loss": value, "seconds": time.time() - begin,
-                                  "allocated": held}) + "\n")
+                                  "allocated_bytes": held}) + "\n")
             if step % 200 == 0:
                 print(f"step {step}: loss {value:.4f}", flush=True)
 

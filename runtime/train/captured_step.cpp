@@ -41,6 +41,7 @@ void CapturedStep::run(const std::function<void()>& play, const std::function<vo
     }
   }
   graph_.replay();
+  ++replayed_;
 }
 
 }  // namespace braid::train

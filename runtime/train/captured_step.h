@@ -4,6 +4,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -20,6 +21,8 @@ class CapturedStep {
   // Takes a step. `play` launches all of it; `abandon` undoes what a play left behind that failed
   // half-way, and has run nothing.
   void run(const std::function<void()>& play, const std::function<void()>& abandon);
+  // Steps that were one launch.
+  std::int64_t replayed() const { return replayed_; }
 
  private:
   // Whether somebody looks into the step.
@@ -28,6 +31,7 @@ class CapturedStep {
   c10::Device device_;
   bool captures_;
   int plain_steps_ = 0;
+  std::int64_t replayed_ = 0;
   ops::Graph graph_;
 };
 

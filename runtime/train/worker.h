@@ -42,6 +42,7 @@ class Worker {
 
   models::RankModel& model() { return model_; }
   const parallel::Stage& stage() const { return *stage_; }
+  const CapturedStep& captured() const { return captured_; }
   // Copies tied weights to where they are used; after parameters were set from outside.
   void weights_changed();
 
