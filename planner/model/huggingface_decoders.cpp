@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/model/huggingface.h"
@@ -128,8 +129,6 @@ void require_usual_scores(Config& config) {
     config.fail("scale_attn_by_inverse_layer_idx", "scores scaled by layer are not known", kFix);
 }
 
-}  // namespace
-
 Model llama(Config& config) {
   LayerShape block = rotary_block(config);
   block.qkv_bias = block.attention_out_bias = config.flag_or("attention_bias", false);
@@ -230,5 +229,15 @@ Model bloom(Config& config) {
                        config.layers(config.either("n_layer", "num_hidden_layers")),
                        head_of(block, vocab, config.flag_or("tie_word_embeddings", true)));
 }
+
+constexpr std::array kFamilies = {
+    Family{"llama", llama}, Family{"mistral", mistral}, Family{"mixtral", mixtral},
+    Family{"qwen2", qwen2}, Family{"qwen3", qwen3},     Family{"gpt2", gpt2},
+    Family{"opt", opt},     Family{"bloom", bloom},
+};
+
+}  // namespace
+
+std::span<const Family> decoders() { return kFamilies; }
 
 }  // namespace braid::huggingface
