@@ -1,6 +1,6 @@
-// Reads a Hugging Face config.json as downloaded. Two keys are Braid's own and optional there:
-// "braid_sequence", the tokens of one sample, and "braid_decoder_sequence", the decoder's tokens of
-// an encoder-decoder where they differ.
+// Reads a Hugging Face config.json as downloaded. Three keys are Braid's own and optional there:
+// "braid_sequence", the tokens of one sample, "braid_decoder_sequence", the decoder's tokens of an
+// encoder-decoder where they differ, and "braid_parameters", how many the published model has.
 
 #include "planner/model/huggingface.h"
 
@@ -175,6 +175,20 @@ Model assemble(const std::vector<Run>& runs) {
 
 }  // namespace huggingface
 
+namespace {
+
+// Shapes that were read wrong rarely add up to the published size.
+void require_parameters(JsonObject& config, const Model& model) {
+  const auto stated = config.find("braid_parameters");
+  const std::int64_t counted = parameters(model);
+  if (stated && stated->integer() != counted)
+    stated->fail(
+        fmt::format("the config's layers have {} parameters, not {}", counted, stated->integer()),
+        "compare the config with the published one, or leave the key out");
+}
+
+}  // namespace
+
 Model model_from_huggingface(const Json& json, const std::string& source, std::int64_t sequence) {
   JsonObject object(JsonValue(json, source));
   const JsonValue type = object.at("model_type");
@@ -184,6 +198,7 @@ Model model_from_huggingface(const Json& json, const std::string& source, std::i
   model.family = family.model_type;
   model.name = huggingface::model_name(source, model.family);
   verify(model, source);
+  require_parameters(object, model);
   return sequence == 0 ? model : with_sequence(model, sequence);
 }
 
