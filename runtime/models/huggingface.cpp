@@ -282,13 +282,6 @@ std::vector<std::filesystem::path> files_at(const std::filesystem::path& path) {
   return files;
 }
 
-// The shape that a parameter's tensor must have in the file.
-std::vector<std::int64_t> stored_shape(const Source& source, std::vector<std::int64_t> shape) {
-  shape[0] *= source.parts;
-  if (source.transposed) std::ranges::reverse(shape);
-  return shape;
-}
-
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -327,6 +320,21 @@ Source source_of(const Model& model, int layer, const std::string& name) {
                                    name, layer_name(model, layer)),
                .where = fmt::format("model '{}'", model.name),
                .fix = "start from random weights, or name the family that the model belongs to"});
+}
+
+std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& /*layer*/,
+                                       std::vector<std::int64_t> shape) {
+  shape[0] *= source.parts;
+  if (source.transposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+at::Tensor part_of(const at::Tensor& stored, const Source& source, const LayerShape& layer,
+                   const std::vector<std::int64_t>& shape) {
+  if (source.by_head)
+    return stored.unflatten(0, {layer.heads, source.parts, -1}).select(1, source.part);
+  const at::Tensor rows = source.transposed ? stored.t() : stored;
+  return rows.narrow(0, source.part * shape[0], shape[0]);
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix)
@@ -374,7 +382,8 @@ at::Tensor Checkpoint::parameter(const Model& model, int layer,
     throw Error({.what = fmt::format("parameters of dtype {} cannot be trained", view.dtype),
                  .where = where,
                  .fix = "load a checkpoint in F64, F32, BF16 or F16, not a quantised one"});
-  const std::vector<std::int64_t> expected = stored_shape(source, spec.shape);
+  const LayerShape& shape = model.type_of(layer).shape;
+  const std::vector<std::int64_t> expected = stored_shape(source, shape, spec.shape);
   const bool fits =
       source.folded ? elements(view.shape) == elements(expected) : view.shape == expected;
   if (!fits)
@@ -382,15 +391,9 @@ at::Tensor Checkpoint::parameter(const Model& model, int layer,
                                      fmt::join(view.shape, ", "), fmt::join(expected, ", ")),
                  .where = where,
                  .fix = "use the checkpoint and the config.json of one model"});
-  at::Tensor whole = tensor_of(view, *type);
+  const at::Tensor whole = tensor_of(view, *type);
   if (source.folded) return whole.reshape(spec.shape);
-  if (source.by_head) {
-    const std::int64_t heads = model.type_of(layer).shape.heads;
-    const at::Tensor parted = whole.unflatten(0, {heads, source.parts, -1});
-    return parted.select(1, source.part).reshape(spec.shape);
-  }
-  if (source.transposed) whole = whole.t();
-  return whole.narrow(0, source.part * spec.shape[0], spec.shape[0]);
+  return part_of(whole, source, shape, spec.shape).reshape(spec.shape);
 }
 
 void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint) {
