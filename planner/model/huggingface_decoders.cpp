@@ -169,6 +169,12 @@ Model qwen3(Config& config) {
   return with_late_window(config, block);
 }
 
+Model phi3(Config& config) {
+  LayerShape block = rotary_block(config, {.norm_epsilon = 1e-5});
+  block.window = config.size_or("sliding_window", 0);
+  return rotary_model(config, block);
+}
+
 Model gpt2(Config& config) {
   require_usual_scores(config);
   LayerShape block = biased_block(config, "n_embd", "n_head");
@@ -233,7 +239,7 @@ Model bloom(Config& config) {
 constexpr std::array kFamilies = {
     Family{"llama", llama}, Family{"mistral", mistral}, Family{"mixtral", mixtral},
     Family{"qwen2", qwen2}, Family{"qwen3", qwen3},     Family{"gpt2", gpt2},
-    Family{"opt", opt},     Family{"bloom", bloom},
+    Family{"opt", opt},     Family{"phi3", phi3},       Family{"bloom", bloom},
 };
 
 }  // namespace

@@ -86,6 +86,21 @@ constexpr Row kLlama[] = {
     {"head.matrix", "lm_head"},
 };
 
+constexpr Row kPhi3[] = {
+    {"embedding.table", "model.embed_tokens"},
+    {"blocks.#.attention.norm", "model.layers.#.input_layernorm"},
+    {"blocks.#.attention.q", "model.layers.#.self_attn.qkv_proj", false, 0, 3},
+    {"blocks.#.attention.k", "model.layers.#.self_attn.qkv_proj", false, 1, 3},
+    {"blocks.#.attention.v", "model.layers.#.self_attn.qkv_proj", false, 2, 3},
+    {"blocks.#.attention.out", "model.layers.#.self_attn.o_proj"},
+    {"blocks.#.ffn.norm", "model.layers.#.post_attention_layernorm"},
+    {"blocks.#.ffn.gate", "model.layers.#.mlp.gate_up_proj", false, 0, 2},
+    {"blocks.#.ffn.up", "model.layers.#.mlp.gate_up_proj", false, 1, 2},
+    {"blocks.#.ffn.down", "model.layers.#.mlp.down_proj"},
+    {"head.norm", "model.norm"},
+    {"head.matrix", "lm_head"},
+};
+
 constexpr Row kBloom[] = {
     {"embedding.table", "transformer.word_embeddings"},
     {"embedding.norm", "transformer.word_embeddings_layernorm"},
@@ -201,7 +216,7 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"bert", kBert},     {"bloom", kBloom},   {"gpt2", kGpt2},   {"opt", kOpt},
     {"llama", kLlama},   {"mistral", kLlama}, {"qwen2", kLlama}, {"qwen3", kLlama},
-    {"mixtral", kLlama}, {"t5", kT5},         {"vit", kVit},
+    {"mixtral", kLlama}, {"phi3", kPhi3},     {"t5", kT5},       {"vit", kVit},
 };
 
 std::span<const Row> rows_of(const Model& model) {
@@ -282,6 +297,18 @@ std::vector<std::filesystem::path> files_at(const std::filesystem::path& path) {
   return files;
 }
 
+// Where each part of a tensor begins, and where the last one ends, told from the rows of one. Three
+// parts are q, k and v, and keys and values may have fewer heads; others are equal.
+std::vector<std::int64_t> rows_of_parts(const Source& source, const LayerShape& layer,
+                                        std::int64_t rows) {
+  const std::int64_t group = source.parts == 3 ? layer.heads / layer.kv_heads : 1;
+  const std::int64_t usual = source.part == 0 ? rows / group : rows;
+  std::vector<std::int64_t> begins = {0};
+  for (int part = 0; part < source.parts; ++part)
+    begins.push_back(begins.back() + (part == 0 ? group * usual : usual));
+  return begins;
+}
+
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -322,9 +349,9 @@ Source source_of(const Model& model, int layer, const std::string& name) {
                .fix = "start from random weights, or name the family that the model belongs to"});
 }
 
-std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& /*layer*/,
+std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& layer,
                                        std::vector<std::int64_t> shape) {
-  shape[0] *= source.parts;
+  shape[0] = rows_of_parts(source, layer, shape[0]).back();
   if (source.transposed) std::ranges::reverse(shape);
   return shape;
 }
@@ -334,7 +361,8 @@ at::Tensor part_of(const at::Tensor& stored, const Source& source, const LayerSh
   if (source.by_head)
     return stored.unflatten(0, {layer.heads, source.parts, -1}).select(1, source.part);
   const at::Tensor rows = source.transposed ? stored.t() : stored;
-  return rows.narrow(0, source.part * shape[0], shape[0]);
+  const auto part = static_cast<std::size_t>(source.part);
+  return rows.narrow(0, rows_of_parts(source, layer, shape[0])[part], shape[0]);
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix)
