@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/model/huggingface.h"
@@ -108,8 +109,6 @@ LayerShape swin_block(Config& config, const Stage& stage) {
   read_norm_and_init(config, 1e-5, block);
   return block;
 }
-
-}  // namespace
 
 // The masked-language-model head: transform (dense, activation, norm), tied decoder and its bias.
 Model bert(Config& config) {
@@ -279,5 +278,16 @@ Model swin(Config& config) {
   runs.push_back({.type = {"head", head}});
   return assemble(runs);
 }
+
+constexpr std::array kFamilies = {
+    Family{"bert", bert},
+    Family{"t5", t5},
+    Family{"vit", vit},
+    Family{"swin", swin},
+};
+
+}  // namespace
+
+std::span<const Family> encoders() { return kFamilies; }
 
 }  // namespace braid::huggingface

@@ -13,6 +13,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
+#include "planner/model/huggingface.h"
 #include "planner/model/model.h"
 #include "planner/plan/legal.h"
 #include "planner/plan/plan.h"
@@ -20,10 +21,14 @@
 
 namespace braid {
 
-// Names of the tiny models, one for each architecture.
-inline const std::vector<std::string> kTinyModels = {
-    "gpt2", "llama", "llama_tied", "mistral", "qwen2",   "qwen3", "mixtral",
-    "opt",  "bloom", "bert",       "t5",      "t5_v1_1", "vit"};
+// Names of the tiny models: every family that the runtime trains, and what two of them can be
+// besides.
+inline const std::vector<std::string> kTinyModels = [] {
+  std::vector<std::string> names = huggingface::family_names();
+  std::erase(names, "swin");
+  names.insert(names.end(), {"llama_tied", "t5_v1_1"});
+  return names;
+}();
 
 // Eight heads, so that every degree up to eight divides them; a vocabulary that none divides.
 inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
