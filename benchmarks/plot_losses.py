@@ -27,11 +27,12 @@ def smooth(values, width=25):
 
 
 def compare(name, ours, theirs):
+    both = min(len(ours), len(theirs))
     gaps = [abs(a - b) for a, b in zip(ours, theirs)]
-    first = max(gaps[:50])
-    last = statistics.mean(ours[-100:]) - statistics.mean(theirs[len(ours) - 100:len(ours)])
-    print(f"{name}: first 50 steps at most {first:.4f} apart; all {statistics.mean(gaps):.4f} apart in "
-          f"the mean, {max(gaps):.4f} at most; mean of the last 100 steps {last:+.4f}")
+    last = statistics.mean(ours[both - 100:both]) - statistics.mean(theirs[both - 100:both])
+    print(f"{name}: first 50 steps at most {max(gaps[:50]):.4f} apart; all {both} "
+          f"{statistics.mean(gaps):.4f} apart in the mean, {max(gaps):.4f} at most; mean of the last 100 "
+          f"{last:+.4f}")
 
 
 def pace(name, rows, seconds):
