@@ -98,12 +98,14 @@ std::string operators_text(const measure::StepTimes& times) {
                      milliseconds(times.timed_seconds), table.text());
 }
 
-Json to_json(const measure::StepTimes& times, double tokens, std::optional<double> peak) {
+Json to_json(const Model& model, const measure::StepTimes& times, double tokens,
+             std::optional<double> peak) {
   Json json = {{"format", "braid.bench_step"},
                {"version", 1},
                {"seconds", times.seconds},
                {"tokens_per_second", tokens / times.seconds},
                {"flops", times.flops},
+               {"parameters", parameters(model)},
                {"limit",
                 {{"products", times.limit.products},
                  {"attention", times.limit.attention},
@@ -145,7 +147,8 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
     const auto facts = ops::device_facts(device);
     const std::string where = fmt::format("{} on {}", name_of(options.precision),
                                           facts ? facts->name : std::string("the CPU"));
-    if (!flags.json.empty()) write_text(flags.json, to_json(times, tokens, peak).dump(2) + "\n");
+    if (!flags.json.empty())
+      write_text(flags.json, to_json(model, times, tokens, peak).dump(2) + "\n");
     print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
   });
 }
