@@ -2,6 +2,7 @@
 
 #include "runtime/train/trainer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
