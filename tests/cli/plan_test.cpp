@@ -49,7 +49,7 @@ TEST(PlanCommand, AnswersProgramsWhereNothingFits) {
   const Json& why = answer.at("infeasible");
   EXPECT_EQ(keys_of(why), (std::vector<std::string>{
                               "constraint", "stage", "needed_bytes", "available_bytes", "breakdown",
-                              "enough_memory_bytes", "enough_batch", "enough_devices"}));
+                              "enough_memory_bytes", "enough_batch", "enough_devices", "rule"}));
   EXPECT_GT(why.at("needed_bytes"), why.at("available_bytes"));
   EXPECT_EQ(why.at("available_bytes"), 64 << 20);
 }
