@@ -217,6 +217,20 @@ TEST(Search, WhatDoesNotFitIsExplainedAndEnoughMemoryIsEnough) {
   EXPECT_FALSE(run(c).plan.has_value());
 }
 
+TEST(Search, BalancedCutsAreNotBehindEvenOnes) {
+  // Options of equal load differ once an iteration: a stage by itself cannot tell them apart.
+  const Case c{"", "vit-huge-32", "titan-rtx-8x8", 64, Bytes(8'000'000'000)};
+  const SearchResult even = run(c, [](auto& o) {
+    o.space.schedules = {ScheduleKind::one_f_one_b};
+    o.space.even_cuts = true;
+  });
+  const SearchResult balanced = run(c, [](auto& o) {
+    o.algorithm = Algorithm::bmw;
+    o.prove = false;
+  });
+  EXPECT_LE(time_of(balanced), time_of(even) * (1 + kRounding));
+}
+
 TEST(Search, ABaselineThatDividesNothingNamesTheRuleItBreaks) {
   // 14 × 14 patches and a class token: 197 tokens, a prime.
   const Case c{"", "vit-huge-32", "titan-rtx-1x8", 64, {}, 0, 4};
