@@ -42,7 +42,7 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
           // The walk takes the least load of each stage by itself; here stages wait for others, and
           // ramps count.
           const auto together =
-              search_cuts(view->problem, solution.blocks, {kForever.value(), kCutPoints, kCutWork});
+              search_cuts(view->problem, solution.blocks, {solution.time, kCutPoints, kCutWork});
           if (together.solution) finalists.add(finalist_of(context, *view, *together.solution));
         }
       ++result.statistics.solved;
