@@ -100,6 +100,12 @@ class GalvatronExplorer {
     return {times, times, times, 1, 1, 0};
   }
 
+  // An iteration takes no less than any of its stages; its engine's formula makes no such promise.
+  double load_limit(const Configuration& c) const {
+    if (options_.cost == CostKind::galvatron) return kInfinity;
+    return finalists_.limit(c.shape) * (1 + 2 * kTieWeight);
+  }
+
   void explore(const Configuration& c, const Task& task) {
     ++statistics_.configurations;
     const TreeBranch& branch = branch_of(tree_, c.shape.stages);
@@ -161,7 +167,7 @@ class GalvatronExplorer {
         found->second = search_segment({.layers = layers,
                                         .transitions = &menus.transitions,
                                         .budget = budget,
-                                        .load_limit = kInfinity,
+                                        .load_limit = load_limit(c),
                                         .load_alone = true})
                             .points;
       if (found->second.empty()) return std::nullopt;
