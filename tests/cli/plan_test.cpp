@@ -112,10 +112,9 @@ TEST(PlanCommand, KeepsWithinTheLimitsItIsGiven) {
 
 TEST(PlanCommand, ShowsNoBoundAndNoAlternativesWhereNoneIsWanted) {
   const InputFolder folder;
-  const Json answer =
-      json_of(run_braid(plan_command({"--format", "json", "--algorithm", "bmw", "--no-bound",
-                                      "--alternatives", "0"}),
-                        folder.path()));
+  const Json answer = json_of(run_braid(
+      plan_command({"--format", "json", "--algorithm", "bmw", "--no-bound", "--alternatives", "0"}),
+      folder.path()));
   EXPECT_TRUE(answer.at("alternatives").empty());
   EXPECT_TRUE(answer.at("search").at("lower_bound_seconds").is_null());
   EXPECT_TRUE(answer.at("search").at("gap").is_null());
