@@ -99,7 +99,7 @@ TEST_P(ArchitectureInvariance, EveryPlanTrainsTheModelOfOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ArchitectureInvariance,
-                         testing::Values("opt", "bloom", "bert", "t5", "t5_v1_1", "vit"),
+                         testing::Values("opt", "bloom", "bert", "t5", "t5_v1_1", "vit", "swin"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST(RandomPlans, HaveSquaresOfAllKinds) {
