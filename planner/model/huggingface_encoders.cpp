@@ -102,6 +102,7 @@ LayerShape swin_block(Config& config, const Stage& stage) {
   block.tokens = stage.side * stage.side;
   const std::int64_t side = std::min(stage.window, stage.side);
   block.window = side * side;
+  if (stage.side > stage.window) block.window_shift = stage.window / 2;
   // One entry for each offset between two tokens of a window, in both directions.
   block.position_bias = (2 * stage.window - 1) * (2 * stage.window - 1);
   block.qkv_bias = config.flag_or("qkv_bias", true);

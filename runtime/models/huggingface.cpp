@@ -173,6 +173,33 @@ constexpr Row kVit[] = {
     {"head", "classifier"},  // its bias
 };
 
+constexpr Row kSwin[] = {
+    {.ours = "embedding.projection",
+     .theirs = "swin.embeddings.patch_embeddings.projection",
+     .folded = true},
+    {"embedding.norm", "swin.embeddings.norm"},
+    {.ours = "embedding.positions",
+     .theirs = "swin.embeddings.position_embeddings",
+     .folded = true,
+     .bare = true},
+    {"stages.#.#.attention.norm", "swin.encoder.layers.#.blocks.#.layernorm_before"},
+    {"stages.#.#.attention.q", "swin.encoder.layers.#.blocks.#.attention.self.query"},
+    {"stages.#.#.attention.k", "swin.encoder.layers.#.blocks.#.attention.self.key"},
+    {"stages.#.#.attention.v", "swin.encoder.layers.#.blocks.#.attention.self.value"},
+    {.ours = "stages.#.#.attention.relative_bias",
+     .theirs = "swin.encoder.layers.#.blocks.#.attention.self.relative_position_bias_table",
+     .bare = true},
+    {"stages.#.#.attention.out", "swin.encoder.layers.#.blocks.#.attention.output.dense"},
+    {"stages.#.#.ffn.norm", "swin.encoder.layers.#.blocks.#.layernorm_after"},
+    {"stages.#.#.ffn.up", "swin.encoder.layers.#.blocks.#.intermediate.dense"},
+    {"stages.#.#.ffn.down", "swin.encoder.layers.#.blocks.#.output.dense"},
+    {"stages.#.merge.norm", "swin.encoder.layers.#.downsample.norm"},
+    {"stages.#.merge.reduction", "swin.encoder.layers.#.downsample.reduction"},
+    {"head.norm", "swin.layernorm"},
+    {"head.matrix", "classifier"},
+    {"head", "classifier"},  // its bias
+};
+
 constexpr Row kT5[] = {
     {"embedding.table", "shared"},
     {"embedding.encoder.relative_bias",
@@ -216,7 +243,8 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"bert", kBert},     {"bloom", kBloom},   {"gpt2", kGpt2},   {"opt", kOpt},
     {"llama", kLlama},   {"mistral", kLlama}, {"qwen2", kLlama}, {"qwen3", kLlama},
-    {"mixtral", kLlama}, {"phi3", kPhi3},     {"t5", kT5},       {"vit", kVit},
+    {"mixtral", kLlama}, {"phi3", kPhi3},     {"swin", kSwin},   {"t5", kT5},
+    {"vit", kVit},
 };
 
 std::span<const Row> rows_of(const Model& model) {
@@ -230,10 +258,25 @@ std::span<const Row> rows_of(const Model& model) {
        .fix = fmt::format("start from random weights, or load one of {}", join(known, ", "))});
 }
 
+// In a model that merges patches: with the stage's number, and the block's in it.
+std::string name_in_stage(const Model& model, int layer, const std::string& name) {
+  int stage = 0, first = 1;
+  for (int i = 1; i < layer; ++i)
+    if (model.type_of(i).shape.kind == LayerKind::merge) {
+      ++stage;
+      first = i + 1;
+    }
+  if (model.type_of(layer).shape.kind == LayerKind::merge)
+    return fmt::format("stages.{}.merge.{}", stage, name);
+  return fmt::format("stages.{}.{}.{}", stage, layer - first, name);
+}
+
 // The parameter's name with its layer's: of an encoder-decoder, with the stack's and the number in
 // it. A matrix that stands alone ahead of the activation has another name there than beside a gate.
 std::string name_in_model(const Model& model, int layer, const std::string& name) {
   const LayerShape& shape = model.type_of(layer).shape;
+  if (shape.kind == LayerKind::merge || shape.attention == AttentionKind::window)
+    return name_in_stage(model, layer, name);
   if (shape.kind != LayerKind::block || shape.cross_tokens + shape.carried_tokens == 0)
     return fmt::format("{}.{}", layer_name(model, layer), name);
   int first = 1;

@@ -38,7 +38,8 @@ struct Lanes {
       if (of.type_of(layer).shape.cross_tokens > 0) first_decoder = layer;
     has_side = first_decoder < of.num_layers();
   }
-  std::int64_t main(int layer) const { return model.type_of(layer).shape.tokens; }
+  // Behind a layer.
+  std::int64_t main(int layer) const { return tokens_behind(model.type_of(layer).shape); }
   // Behind a layer; 0: none.
   std::int64_t side(int layer) const {
     if (!has_side || layer >= model.num_layers() - 2) return 0;
@@ -74,7 +75,7 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   const auto shape_of = [&](int layer, std::int64_t tokens) {
     if (tokens == 0) return std::vector<std::int64_t>{};
     const Layout lies = layout(layer, tokens);
-    const std::int64_t hidden = plan.model.type_of(layer).shape.hidden;
+    const std::int64_t hidden = width_behind(plan.model.type_of(layer).shape);
     return std::vector<std::int64_t>{count(segments(lies.dims[0], tokens, local)),
                                      count(segments(lies.dims[1], plan.micro_batch(), local)),
                                      count(segments(lies.dims[2], hidden, local))};
@@ -86,7 +87,7 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
     std::unique_ptr<Redistribution> change;
     if (tokens == 0 || layout(from, tokens) == layout(to, tokens)) return change;
     const std::vector<std::int64_t> extents = {tokens, plan.micro_batch(),
-                                               plan.model.type_of(to).shape.hidden};
+                                               plan.model.type_of(std::max(from, to)).shape.hidden};
     return std::make_unique<Redistribution>(
         layout(from, tokens), layout(to, tokens), extents, group,
         fmt::format("redistribute to layer {}", std::max(from, to)));

@@ -208,6 +208,8 @@ TEST(Swin, HalvesTheImageBetweenStages) {
   EXPECT_EQ(shape(model, "stage1").tokens, 196);
   EXPECT_EQ(shape(model, "stage1").window, 49);
   EXPECT_EQ(shape(model, "stage1").position_bias, 169);
+  EXPECT_EQ(shape(model, "stage1").window_shift, 3);
+  EXPECT_EQ(shape(model, "stage2").window_shift, 0) << "one window is the image";
   EXPECT_EQ(shape(model, "stage2").tokens, 49);
   EXPECT_EQ(shape(model, "stage2").hidden, 64);
 }

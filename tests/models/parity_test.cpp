@@ -289,10 +289,11 @@ TEST_P(Parity, RandomPlansHaveTheLossAndGradientsOfTransformers) {
   }
 }
 
-// Inside the encoder, between the two stacks and inside the decoder; stages of two devices that are
-// split another way on either side of the cut.
-TEST(EncoderDecoder, HasTheLossAndGradientsOfTransformersWhereverItsPipelineIsCut) {
-  for (const char* name : {"t5", "t5_v1_1"}) {
+// Inside the encoder, between the two stacks and inside the decoder; inside and between stages of
+// different widths, on either side of a merge. Stages of two devices that are split another way on
+// either side of the cut.
+TEST(UnevenLayers, HaveTheLossAndGradientsOfTransformersWhereverTheirPipelineIsCut) {
+  for (const char* name : {"t5", "t5_v1_1", "swin"}) {
     const Oracle oracle(name);
     const int layers = oracle.model().num_layers();
     for (int cut = 2; cut < layers - 1; ++cut) {
