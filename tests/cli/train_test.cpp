@@ -169,7 +169,7 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
       {"a warm-up past the end",
        {"--lr-schedule", "cosine", "--warmup", "200"},
        {"do not fit into 100 steps"}},
-      {"no such precision", {"--precision", "fp8"}, {"'fp8'", "--precision", "fp64"}},
+      {"no such precision", {"--precision", "fp7"}, {"'fp7'", "--precision", "fp64"}},
       {"no steps", {"--steps", "0"}, {"out of range", "--steps"}},
       {"a dropout of all", {"--dropout", "1"}, {"--dropout"}},
       {"no folder for TensorBoard", {"--tensorboard"}, {"--metrics FOLDER"}},
