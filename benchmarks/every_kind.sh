@@ -19,9 +19,9 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # name model batch memory
 all=(
   "encoder configs/models/bert-huge-32.json 32 6GiB"
-  "encoder-decoder configs/models/t5-large-32.json 32 5GiB"
   "images configs/models/vit-huge-32.json 64 6GiB"
   "images-in-stages configs/models/swin-huge-32.json 64 7GiB"
+  "encoder-decoder configs/models/t5-large-32.json 32 5GiB"
   "decoder configs/examples/llama-1b.json 8 5GiB"
 )
 names=${*:-encoder encoder-decoder images images-in-stages decoder}
