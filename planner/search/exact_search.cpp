@@ -153,9 +153,9 @@ class Explorer {
     };
     // No plan lies below the limit, which is the time of one that was found, if any was.
     const auto conclude = [&] {
-      solved.bound = solved.finalists.empty() ? std::numeric_limits<double>::infinity()
-                                              : std::max(solved.bound,
-                                                         proven(std::min(limit, misfit)));
+      solved.bound = solved.finalists.empty()
+                         ? std::numeric_limits<double>::infinity()
+                         : std::max(solved.bound, proven(std::min(limit, misfit)));
       return solved;
     };
     solved.bound = candidate.bound;

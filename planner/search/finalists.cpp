@@ -53,9 +53,8 @@ Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
   Finalist finalist{plan_of(context, built, solution)};
   finalist.plan.prediction = price_plan(finalist.plan, context.cost);
   finalist.fits = !context.cost.knows_moments() ||
-                  std::ranges::all_of(finalist.plan.prediction.stages, [](const auto& stage) {
-                    return stage.peak <= stage.budget;
-                  });
+                  std::ranges::all_of(finalist.plan.prediction.stages,
+                                      [](const auto& stage) { return stage.peak <= stage.budget; });
   return finalist;
 }
 

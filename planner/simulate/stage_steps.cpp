@@ -34,10 +34,12 @@ class Count : public TensorListener {
 };
 
 // Once all gradients exist and as many micro-batches are in flight as ever will be, a stage repeats
-// itself. Three rounds of the pipeline get there, but where all micro-batches are in flight.
+// itself: in the micro-batch behind two rounds of the pipeline, or in the third where it has
+// chunks. Not where all micro-batches are in flight.
 PipelineShape short_step(PipelineShape shape) {
+  const int enough = shape.chunks > 1 ? 3 * shape.stages : 2 * shape.stages + 2;
   if (shape.schedule != ScheduleKind::gpipe)
-    shape.micro_batches = std::min(shape.micro_batches, 3 * shape.stages);
+    shape.micro_batches = std::min(shape.micro_batches, enough);
   return shape;
 }
 

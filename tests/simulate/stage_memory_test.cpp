@@ -116,7 +116,8 @@ TEST(StageMemory, RealPlansComeToTheirAccount) {
         const AllocatorBytes peak = stage_reserved(*found.plan, stage).peak;
         EXPECT_GT(peak.requested / p.allocated(), 0.9);
         EXPECT_LT(peak.requested / p.allocated(), 1.01);
-        EXPECT_LT(peak.reserved / p.allocated(), 1.08);
+        // Gradients take blocks that activations have left, and those then need others.
+        EXPECT_LT(peak.reserved / p.allocated(), 1.15);
         ++stages;
       }
     }

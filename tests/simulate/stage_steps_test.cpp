@@ -64,15 +64,12 @@ TEST(StageSteps, TwoLayersAreWholeUnderZero3AndWhatArrivesStandsBeside) {
 
 TEST(StageSteps, InterleavedChunksWithoutABackwardHaveNoGradients) {
   // Two stages, two micro-batches, two chunks: all four units are forward before a backward.
-  const PipelineShape shape{.schedule = ScheduleKind::interleaved,
-                            .stages = 2,
-                            .micro_batches = 2,
-                            .chunks = 2};
+  const PipelineShape shape{
+      .schedule = ScheduleKind::interleaved, .stages = 2, .micro_batches = 2, .chunks = 2};
   LayerTensors large = layer();
   large.saved = {Bytes(50'000)};
   // Both messages of each chunk's forward are still kept, two of them at most.
-  EXPECT_EQ(peak(shape, 0, {{large}, {large}}),
-            200'000 + 4 * 50'000 + 10'000 + 2 * 10 + 100);
+  EXPECT_EQ(peak(shape, 0, {{large}, {large}}), 200'000 + 4 * 50'000 + 10'000 + 2 * 10 + 100);
 }
 
 TEST(StageSteps, AMessageStaysUntilAsManyHaveFollowedAsThereAreStages) {
@@ -82,8 +79,7 @@ TEST(StageSteps, AMessageStaysUntilAsManyHaveFollowedAsThereAreStages) {
 }
 
 TEST(StageSteps, ZeroBubbleKeepsWhatWaitsBesideWhatWasSaved) {
-  const PipelineShape shape{
-      .schedule = ScheduleKind::zero_bubble, .stages = 2, .micro_batches = 4};
+  const PipelineShape shape{.schedule = ScheduleKind::zero_bubble, .stages = 2, .micro_batches = 4};
   LayerTensors t = layer();
   t.deferred = Bytes(500);
   t.weight_work = {Bytes(30)};
@@ -115,7 +111,7 @@ class Sum : public TensorListener {
   Bytes live_;
 };
 
-TEST(StageSteps, MoreMicroBatchesThanThreeRoundsRepeatThePeak) {
+TEST(StageSteps, AFewMicroBatchesReachThePeakOfMany) {
   PlanDice dice(31);
   for (int i = 0; i < 100; ++i) {
     Plan plan = dice.plan();
