@@ -7,7 +7,7 @@
 # Measures machine and model, then runs the plans of all algorithms and of MORE uniform strategies
 # beside their predictions. Leaves profile, results and table in the folder OUT; a second run goes
 # on where the first one ended. BRAID names the program (default build/braid), LAUNCH what starts the
-# ranks (default mpirun).
+# ranks (default mpirun); MODEL and BATCH what GPUs train (default a Llama of 1.1 B parameters, 8 samples).
 #
 # Ranks that share one GPU need NVIDIA's MPS and an NCCL that allows it; docs/accuracy.md says how.
 set -euo pipefail
@@ -39,7 +39,7 @@ case ${1:-} in
     ;;
   gpu)
     export OMP_NUM_THREADS=1
-    measure_and_compare "${2:?RANKS}" nccl configs/examples/llama-1b.json 8 "${5:-10}" \
+    measure_and_compare "${2:?RANKS}" nccl "${MODEL:-configs/examples/llama-1b.json}" "${BATCH:-8}" "${5:-10}" \
       "${4:?OUT}" 4 1GiB --memory "${3:?MEMORY}"
     ;;
   *)

@@ -21,6 +21,7 @@ struct BenchFlags {
   WorldFlags world;
   std::string model, batch, sequence, micro_batches = "1", steps = "8", warm_up = "4";
   std::string recompute = "none", precision = "bf16", peak, json;
+  bool no_capture = false;
 };
 
 // Dense bf16, by the vendor's data sheets.
@@ -35,9 +36,10 @@ std::optional<double> peak_of(const BenchFlags& flags, Precision precision, c10:
   if (const auto given = read_count(flags.peak, "--peak"))
     return static_cast<double>(*given) * 1e12;
   const auto facts = ops::device_facts(device);
-  if (!facts || precision != Precision::bf16) return std::nullopt;
+  if (!facts || precision == Precision::fp32) return std::nullopt;
+  const double times = precision == Precision::fp8 ? 2 : 1;
   for (const KnownPeak& known : kPeaks)
-    if (facts->name.find(known.name) != std::string::npos) return known.teraflops * 1e12;
+    if (facts->name.find(known.name) != std::string::npos) return times * known.teraflops * 1e12;
   return std::nullopt;
 }
 
@@ -96,12 +98,14 @@ std::string operators_text(const measure::StepTimes& times) {
                      milliseconds(times.timed_seconds), table.text());
 }
 
-Json to_json(const measure::StepTimes& times, double tokens, std::optional<double> peak) {
+Json to_json(const Model& model, const measure::StepTimes& times, double tokens,
+             std::optional<double> peak) {
   Json json = {{"format", "braid.bench_step"},
                {"version", 1},
                {"seconds", times.seconds},
                {"tokens_per_second", tokens / times.seconds},
                {"flops", times.flops},
+               {"parameters", parameters(model)},
                {"limit",
                 {{"products", times.limit.products},
                  {"attention", times.limit.attention},
@@ -125,6 +129,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
   options.steps = static_cast<int>(*read_count(flags.steps, "--steps"));
   options.warm_up = static_cast<int>(*read_count(flags.warm_up, "--warmup"));
   options.precision = read_enum(flags.precision, "--precision", kPrecisions);
+  options.capture = !flags.no_capture;
   constexpr Recompute kChoices[] = {Recompute::none, Recompute::selective, Recompute::full};
   options.recompute = read_enum(flags.recompute, "--recompute", kChoices);
   if (options.batch % options.micro_batches != 0)
@@ -142,7 +147,8 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
     const auto facts = ops::device_facts(device);
     const std::string where = fmt::format("{} on {}", name_of(options.precision),
                                           facts ? facts->name : std::string("the CPU"));
-    if (!flags.json.empty()) write_text(flags.json, to_json(times, tokens, peak).dump(2) + "\n");
+    if (!flags.json.empty())
+      write_text(flags.json, to_json(model, times, tokens, peak).dump(2) + "\n");
     print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
   });
 }
@@ -162,11 +168,13 @@ void add_bench(CLI::App& app, Run& run) {
   option("--seq", flags->sequence, "N", "tokens of a sample; otherwise the model's own");
   option("--micro-batches", flags->micro_batches, "N", "parts of the batch (default 1)");
   option("--recompute", flags->recompute, "NAME", "none (default), selective or full");
-  option("--precision", flags->precision, "NAME", "bf16 (default) or fp32");
+  option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--steps", flags->steps, "N", "that count (default 8)");
   option("--warmup", flags->warm_up, "N", "before those (default 4)");
   option("--peak", flags->peak, "N", "TFLOP/s of the device; otherwise its data sheet's");
   option("--json", flags->json, "FILE", "write the numbers as JSON too");
+  verb->add_flag("--no-capture", flags->no_capture,
+                 "launch every operator of every step, not the steady step at once");
   add_world_flags(option, flags->world, "1");
   verb->footer(
       "\nExample:\n"

@@ -31,7 +31,7 @@ Enum read_enum(const std::string& text, const std::string& flag, const Enum (&va
 }
 inline constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron,
                                       CostKind::analytic};
-inline constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32};
+inline constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32, Precision::fp8};
 
 enum class Format { text, json };
 Format read_format(const std::string& text);

@@ -113,7 +113,7 @@ void add_compare(CLI::App& app, Run& run) {
   option("--seq", flags->task.sequence, "N", "tokens of a sample (default: the model's)");
   option("--devices", flags->task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
-  option("--precision", flags->precision, "NAME", "bf16 (default) or fp32");
+  option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--cost", flags->cost, "NAME",
          "measured (default with a profile), roofline (without) or galvatron");
   option("--algorithms", flags->algorithms, "NAME",

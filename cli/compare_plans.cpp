@@ -111,6 +111,8 @@ void predict_terms(ComparedPlan& row) {
 
 // `infeasible` speaks of all plans: one of another kind may fit.
 std::string why_missing(const Infeasible& infeasible, const SearchOptions& options) {
+  if (infeasible.rule)
+    return fmt::format("no such plan: {} ({})", infeasible.rule->what, infeasible.rule->where);
   if (infeasible.constraint != "memory")
     return fmt::format("no such plan: {} binds", infeasible.constraint);
   const std::string room =

@@ -27,10 +27,11 @@ struct PlanFlags {
   TaskFlags task;
   std::string memory, global_batch, precision, cost;
   std::string algorithm = "exact";
-  std::string threads, max_tp, max_cp, max_pp;
+  std::string threads, alternatives, max_tp, max_cp, max_pp;
   std::vector<std::string> schedules, rules_off;
   bool no_recompute = false;
   bool even_cuts = false;
+  bool no_bound = false;
   bool tree = false;
   std::string format = "text";
   std::string out;
@@ -116,6 +117,9 @@ SearchOptions search_options(const PlanFlags& flags) {
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
   if (!flags.precision.empty())
     options.precision = read_enum(flags.precision, "--precision", kPrecisions);
+  options.prove = !flags.no_bound;
+  options.alternatives = static_cast<int>(
+      read_count(flags.alternatives, "--alternatives", {0, 100}).value_or(options.alternatives));
   options.space = space_options(flags);
   if (uses_profile(options.cost) && flags.task.profile.empty())
     throw Error({.what = fmt::format("the cost '{}' needs a profile", name_of(options.cost)),
@@ -181,7 +185,7 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
   option("--seq", flags.task.sequence, "N", "tokens of a sample (default: the model's)");
   option("--devices", flags.task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags.memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
-  option("--precision", flags.precision, "NAME", "bf16 (default) or fp32");
+  option("--precision", flags.precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--algorithm", flags.algorithm, "NAME",
          "exact (default), galvatron, bmw, or a baseline: dp, zero3, tp, pp, megatron-3d");
   option("--cost", flags.cost, "NAME",
@@ -194,6 +198,10 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
   option("--max-pp", flags.max_pp, "N", "at most N pipeline stages");
   verb.add_flag("--no-recompute", flags.no_recompute, "never trade time for memory");
   verb.add_flag("--even-cuts", flags.even_cuts, "give every stage the same number of layers");
+  verb.add_flag("--no-bound", flags.no_bound,
+                "skip the exact search that bounds another algorithm's plan");
+  option("--alternatives", flags.alternatives, "N",
+         "show the best N plans of other kinds (default: 3); none is quickest");
   option("--no-rule", flags.rules_off, "NAME", "switch a pruning rule off; --tree names them")
       ->delimiter(',');
   verb.add_flag("--tree", flags.tree, "show what is searched and what was pruned, with reasons");

@@ -105,7 +105,7 @@ void add_primepar(CLI::App& app, Run& run) {
   option("--accumulate", flags->accumulate, "N",
          "micro-batches between two reductions of gradients (default 1)");
   option("--layers", flags->layers, "N", "blocks in a row (default: the model's)");
-  option("--precision", flags->precision, "NAME", "bf16 (default) or fp32");
+  option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--variant", flags->variant, "NAME",
          "plus_minus (default), paper as published, or spatial: without squares");
   option("--alpha", flags->alpha, "X", "price of memory: seconds a gigabyte (default 0)");

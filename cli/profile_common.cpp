@@ -50,8 +50,7 @@ void add_profile_flags(const Options& option, ProfileFlags& flags) {
 Precision read_precision(const ProfileFlags& flags, const Place& place) {
   if (flags.precision.empty())
     return place.backend == comm::BackendKind::nccl ? Precision::bf16 : Precision::fp32;
-  return read_choice(flags.precision, "--precision", {"fp32", "bf16"}) == 0 ? Precision::fp32
-                                                                            : Precision::bf16;
+  return read_enum(flags.precision, "--precision", kPrecisions);
 }
 
 std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, bool terminal,

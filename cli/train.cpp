@@ -53,7 +53,7 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   train::TrainOptions options;
   options.steps = *read_count(flags.steps, "--steps");
   options.precision = static_cast<train::RunPrecision>(
-      read_choice(flags.precision, "--precision", {"plan", "fp64", "fp32", "bf16"}));
+      read_choice(flags.precision, "--precision", {"plan", "fp64", "fp32", "bf16", "fp8"}));
   options.seed = static_cast<std::uint64_t>(*read_count(flags.seed, "--seed", kNatural));
   // At a beta of 1 a moment would never leave its zero.
   const double below_one = std::nextafter(1.0, 0.0);
@@ -64,6 +64,8 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.dropout = read_number(flags.dropout, "--dropout", 0, below_one);
   options.learning_rate = read_rate(flags, options.steps);
   options.mask_token = read_count(flags.mask_token, "--mask-token", kNatural);
+  options.weights = flags.weights;
+  options.capture = !flags.no_capture;
   options.metrics = flags.metrics;
   options.tensorboard = flags.tensorboard;
   if (flags.tensorboard && flags.metrics.empty())
@@ -105,6 +107,10 @@ void add_training_flags(CLI::App& verb, TrainFlags& flags) {
          "what stands for a hidden token (default the first id that the data leaves free), or for "
          "T5's first span (default the last id)");
   option("--seed", flags.seed, "N", "of weights, dropout and the order of samples (default 1)");
+  option("--weights", flags.weights, "PATH",
+         "begin with those of a Hugging Face checkpoint: a safetensors file, or a folder of them");
+  verb.add_flag("--no-capture", flags.no_capture,
+                "on a GPU, launch every operator of every step, not the steady step at once");
 
   option("--lr", flags.rate, "X", "the learning rate's peak (default 3e-4)");
   option("--lr-schedule", flags.schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
@@ -130,7 +136,7 @@ void add_train(CLI::App& app, Run& run) {
   CLI::App* verb = app.add_subcommand("train", "run a plan");
   const Options option(*verb);
   option("--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
-  option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32 or bf16");
+  option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32, bf16 or fp8");
   add_training_flags(*verb, *flags);
   verb->add_flag("--dry-run", flags->dry_run,
                  "train nothing: play a step without memory, and show what each stage would hold");

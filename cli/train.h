@@ -20,8 +20,8 @@ struct TrainFlags {
   std::string steps = "100", seed = "1", log_every;
   std::string rate = "3e-4", schedule = "constant", warmup = "0", decay, minimum = "0";
   std::string clip = "1", weight_decay = "0.1", beta1 = "0.9", beta2 = "0.95", dropout = "0";
-  std::string metrics, json, trace, mask_token;
-  bool tensorboard = false, dry_run = false;
+  std::string metrics, json, trace, mask_token, weights;
+  bool tensorboard = false, dry_run = false, no_capture = false;
 };
 
 // What is trained, on which data, how and how long, and what is written.

@@ -27,6 +27,8 @@ std::string precision_of(const Plan& plan, train::RunPrecision precision) {
       return "fp32";
     case train::RunPrecision::bf16:
       return "bf16";
+    case train::RunPrecision::fp8:
+      return "fp8";
   }
   return {};
 }

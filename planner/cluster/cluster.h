@@ -18,8 +18,21 @@ struct DeviceType {
   Bytes memory;
   BytesPerSecond memory_bandwidth;
 
+  // Of matrix products; every GPU that has fp8 has it at twice the rate.
   FlopsPerSecond peak(Precision precision) const {
-    return precision == Precision::fp32 ? peak_fp32 : peak_bf16;
+    switch (precision) {
+      case Precision::fp32:
+        return peak_fp32;
+      case Precision::bf16:
+        return peak_bf16;
+      case Precision::fp8:
+        return 2 * peak_bf16;
+    }
+    return peak_bf16;
+  }
+  // Of what stays in bf16 beside blocks' products in fp8.
+  FlopsPerSecond wide_peak(Precision precision) const {
+    return peak(precision == Precision::fp8 ? Precision::bf16 : precision);
   }
 };
 

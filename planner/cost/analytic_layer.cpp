@@ -77,7 +77,8 @@ DeviceModel device_model_of(const DeviceType& device, Precision precision) {
     if (name.find(squeezed(known.name)) != std::string::npos) model = known;
   constexpr int kUsualProcessors = 108;
   if (model.processors == 0) model.processors = kUsualProcessors;
-  model.peak = device.peak(precision).value();
+  model.peak = device.wide_peak(precision).value();
+  model.peak_fp8 = device.peak(Precision::fp8).value();
   model.bandwidth = device.memory_bandwidth.value();
   model.memory = static_cast<double>(device.memory.value());
   return model;
@@ -90,11 +91,12 @@ AnalyticTimes analytic_layer(const DeviceModel& device, const LayerShape& shape,
   const double tokens = samples * static_cast<double>(shape.tokens) / s.cp / s.square /
                         (cuts_matrices ? 1.0 : static_cast<double>(s.tp));
   AnalyticTimes t;
+  const bool fp8 = precision == Precision::fp8 && shape.kind == LayerKind::block;
   for (const Matrix& m : matrices_of(shape, s.tensor_split())) {
     const double rows = tokens * m.share;
-    t.forward += product_time(device, {rows, m.outputs, m.inputs});
-    t.backward_input += product_time(device, {rows, m.inputs, m.outputs});
-    t.backward_weight += product_time(device, {m.outputs, m.inputs, rows});
+    t.forward += product_time(device, {rows, m.outputs, m.inputs}, fp8);
+    t.backward_input += product_time(device, {rows, m.inputs, m.outputs}, fp8);
+    t.backward_weight += product_time(device, {m.outputs, m.inputs, rows}, fp8);
   }
   const double split = static_cast<double>(s.tp) * s.cp;
   t.attention =

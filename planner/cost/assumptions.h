@@ -10,6 +10,8 @@ struct Assumptions {
   // Shares of the peak that large bf16 matrix products and flash attention reach on A100 and H100.
   double matmul_efficiency = 0.65;
   double attention_efficiency = 0.45;
+  // Share of the fp8 peak that a block's products reach, the rounding of their factors included.
+  double fp8_efficiency = 0.40;
   // Share of the memory bandwidth that norms, activations and optimizers reach.
   double memory_efficiency = 0.75;
   // Share of a link's nominal bandwidth that collectives of large messages reach.

@@ -60,6 +60,11 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   const bool repeats = s.recompute == Recompute::full;
   const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
   double forward = 0, backward = 0;
+  // Of one prediction a sample.
+  const double pooled = w.samples * static_cast<double>(shape.hidden) * element;
+  // Ranks that cut a pair of rows exchange tokens ahead of merging, under either kind.
+  const bool moves = shape.kind == LayerKind::merge && !merges_in_place(shape, s.tp);
+  const double neighbours = moves ? network_.all_to_all(hidden / s.tp, group, w.where) : 0;
 
   if (s.tp_kind == TensorKind::spatial_temporal) {
     communicate_in_square(w, time);
@@ -96,19 +101,24 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
       case LayerKind::head: {
         // Forward goes on to the gradient of its input. Between them each token's largest logit,
         // then its sum of exponentials and its label's logit, all in fp32.
-        const bool one_token = shape.pooled && shape.class_token;
-        const double word = (one_token ? w.samples : tokens) * 4;
-        if (one_token) {  // goes from the rank that has it to all, and its gradient back
-          const double row = w.samples * static_cast<double>(shape.hidden) * element;
-          gather = scatter = network_.all_reduce(row, group, w.where);
-        }
+        const double word = (shape.pooled ? w.samples : tokens) * 4;
+        // A class token goes from the rank that has it to all, a mean is a sum of theirs; and its
+        // gradient back.
+        if (shape.pooled) gather = scatter = network_.all_reduce(pooled, group, w.where);
         forward = gather + scatter + network_.all_reduce(word, group, w.where) +
                   network_.all_reduce(2 * word, group, w.where);
         break;
       }
-      case LayerKind::merge:
-        forward = backward = gather;
+      case LayerKind::merge: {
+        // The norm's output is gathered, and again for the weights' gradient. Columns of the output
+        // are exchanged for tokens, and so is their gradient.
+        const double output =
+            w.samples * static_cast<double>(boundary_bytes(shape, settings_.precision).value());
+        const double columns = network_.all_to_all(output / s.tp, group, w.where);
+        forward = gather + columns + neighbours;
+        backward = gather + scatter + columns + neighbours;
         break;
+      }
     }
   } else if (s.tp > 1 && shape.attention != AttentionKind::none) {
     // Ulysses: q, k, v to heads and the output back to tokens, each a rank's share; backward the
@@ -124,6 +134,11 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     }
     forward = 2 * wide + 2 * narrow;
     backward = 3 * wide + 2 * narrow + (repeats ? forward : 0);
+  } else if (s.tp > 1 && shape.kind == LayerKind::merge) {
+    forward = backward = neighbours;
+  } else if (s.tp > 1 && shape.pooled && !shape.class_token) {
+    // A mean of all tokens, and its gradient from the rank that predicts.
+    forward = backward = network_.all_reduce(pooled, group, w.where);
   } else if (s.tp > 1 && shape.kind == LayerKind::block && shape.heads == 0) {
     // Nothing is known of the heads: four tensors of the hidden width.
     forward = 4 * network_.all_to_all(hidden / s.tp, group, w.where);

@@ -129,10 +129,15 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
   }
   if (settings_.analytic) return analytic(f, s, samples, device);
   const double split = static_cast<double>(s.tp) * s.cp;
-  const double peak = device.peak(settings_.precision).value();
-  const double matmul = samples / split * f.flops.matmul.value() / (peak * a.matmul_efficiency);
-  const double attention =
-      samples / split * f.flops.attention.value() / (peak * a.attention_efficiency);
+  // Embedding and head stay in bf16 beside blocks in fp8, and so does attention.
+  const bool fp8 = settings_.precision == Precision::fp8 && f.shape.kind == LayerKind::block;
+  const double matmul_rate =
+      fp8 ? device.peak(Precision::fp8).value() * a.fp8_efficiency
+          : device.wide_peak(settings_.precision).value() * a.matmul_efficiency;
+  const double attention_rate =
+      device.wide_peak(settings_.precision).value() * a.attention_efficiency;
+  const double matmul = samples / split * f.flops.matmul.value() / matmul_rate;
+  const double attention = samples / split * f.flops.attention.value() / attention_rate;
   const double elementwise = samples / split * f.traffic / memory_rate(device);
   Compute c;
   c.attention = attention;
@@ -154,8 +159,8 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
   c.backward_weight = matmul;
   if (s.recompute == Recompute::full) c.recompute = c.forward;
   if (s.recompute == Recompute::selective)
-    c.recompute = samples / split * f.selective.matmul.value() / (peak * a.matmul_efficiency) +
-                  samples / split * f.selective.attention.value() / (peak * a.attention_efficiency);
+    c.recompute = samples / split * f.selective.matmul.value() / matmul_rate +
+                  samples / split * f.selective.attention.value() / attention_rate;
   return c;
 }
 

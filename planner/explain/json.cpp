@@ -25,16 +25,17 @@ Json balance(const Plan& plan) {
 
 Json search_figures(const SearchResult& result) {
   const SearchStatistics& statistics = result.statistics;
-  // Without a plan there is nothing to be certain of.
+  // Without a plan there is nothing to be certain of, and a bound of zero was not looked for.
   const auto bound = [&](Seconds Certificate::*member) {
-    return result.plan ? Json((result.plan->certificate.*member).value()) : Json(nullptr);
+    if (!result.plan || !(result.plan->certificate.*member > Seconds(0))) return Json(nullptr);
+    return Json((result.plan->certificate.*member).value());
   };
   return {{"algorithm", result.plan ? Json(result.plan->certificate.algorithm) : Json(nullptr)},
           {"seconds", statistics.seconds},
           {"cpu_seconds", statistics.cpu_seconds},
           {"lower_bound_seconds", bound(&Certificate::lower_bound)},
           {"physics_bound_seconds", bound(&Certificate::physics_bound)},
-          {"gap", result.plan ? Json(result.gap()) : Json(nullptr)},
+          {"gap", bound(&Certificate::lower_bound).is_null() ? Json(nullptr) : Json(result.gap())},
           {"configurations", statistics.configurations},
           {"solved", statistics.solved},
           {"interrupted", statistics.interrupted}};
@@ -61,6 +62,10 @@ Json breakdown_json(const StagePrediction& stage) {
           {"slack", parts.slack.value()},         {"overhead", parts.overhead.value()}};
 }
 
+Json rule_json(const Mistake& mistake) {
+  return {{"what", mistake.what}, {"where", mistake.where}, {"fix", mistake.fix}};
+}
+
 Json infeasible_json(const Infeasible& infeasible) {
   const auto number = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   return {{"constraint", infeasible.constraint},
@@ -71,7 +76,8 @@ Json infeasible_json(const Infeasible& infeasible) {
           {"enough_memory_bytes",
            infeasible.enough_memory ? Json(infeasible.enough_memory->value()) : Json(nullptr)},
           {"enough_batch", number(infeasible.enough_batch)},
-          {"enough_devices", number(infeasible.enough_devices)}};
+          {"enough_devices", number(infeasible.enough_devices)},
+          {"rule", infeasible.rule ? rule_json(*infeasible.rule) : Json(nullptr)}};
 }
 
 }  // namespace

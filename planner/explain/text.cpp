@@ -48,6 +48,7 @@ std::string remedies(const Infeasible& infeasible, const RenderOptions& options)
 }
 
 std::string verdict(const Infeasible& infeasible) {
+  if (infeasible.rule) return infeasible.rule->what;
   if (infeasible.constraint != "memory") return fmt::format("{} binds", infeasible.constraint);
   // Galvatron's and the baselines' searches do not mix strategies as freely as the closest plan.
   if (infeasible.needed <= infeasible.available)
@@ -65,6 +66,10 @@ std::string misfit_text(const std::string& title, const std::string& plan_name,
   add_task(table, closest, options);
   if (!closest.stages.empty())
     table.add({paint(plan_name, Tone::faint, options), shape_line(closest)});
+  if (infeasible.rule) {
+    table.add({paint("where", Tone::faint, options), printable(infeasible.rule->where)});
+    table.add({paint("fix", Tone::faint, options), infeasible.rule->fix});
+  }
   text += table.text();
   if (infeasible.breakdown.peak > Bytes(0))
     text += '\n' + memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}},

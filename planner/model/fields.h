@@ -30,6 +30,7 @@ inline constexpr std::array kSizeFields = {
     SizeField{"kv_heads", &LayerShape::kv_heads, kMaxHeads},
     SizeField{"head_dim", &LayerShape::head_dim, kMaxHeads},
     SizeField{"window", &LayerShape::window, kMaxCount},
+    SizeField{"window_shift", &LayerShape::window_shift, kMaxCount},
     SizeField{"cross_tokens", &LayerShape::cross_tokens, kMaxCount},
     SizeField{"carried_tokens", &LayerShape::carried_tokens, kMaxCount},
     SizeField{"bias_buckets", &LayerShape::bias_buckets, kMaxCount},

@@ -1,6 +1,6 @@
-// Reads a Hugging Face config.json as downloaded. Two keys are Braid's own and optional there:
-// "braid_sequence", the tokens of one sample, and "braid_decoder_sequence", the decoder's tokens of
-// an encoder-decoder where they differ.
+// Reads a Hugging Face config.json as downloaded. Three keys are Braid's own and optional there:
+// "braid_sequence", the tokens of one sample, "braid_decoder_sequence", the decoder's tokens of an
+// encoder-decoder where they differ, and "braid_parameters", how many the published model has.
 
 #include "planner/model/huggingface.h"
 
@@ -23,23 +23,16 @@ namespace huggingface {
 
 namespace {
 
-struct Family {
-  const char* model_type;
-  Model (*read)(Config&);
-};
+std::vector<Family> families() {
+  std::vector<Family> all;
+  for (const std::span<const Family> table : {decoders(), encoders()})
+    all.insert(all.end(), table.begin(), table.end());
+  std::ranges::sort(all, {}, [](const Family& f) { return std::string_view(f.model_type); });
+  return all;
+}
 
-constexpr std::array kFamilies = {
-    Family{"bert", bert},   Family{"bloom", bloom},     Family{"gpt2", gpt2},
-    Family{"llama", llama}, Family{"mistral", mistral}, Family{"mixtral", mixtral},
-    Family{"opt", opt},     Family{"qwen2", qwen2},     Family{"qwen3", qwen3},
-    Family{"swin", swin},   Family{"t5", t5},           Family{"vit", vit},
-};
-
-const Family& family_of(const JsonValue& model_type) {
-  std::vector<std::string> names;
-  names.reserve(std::size(kFamilies));
-  for (const Family& family : kFamilies) names.emplace_back(family.model_type);
-  return kFamilies[model_type.choice(names)];
+Family family_of(const JsonValue& model_type) {
+  return families()[model_type.choice(family_names())];
 }
 
 // Gelu by the error function, or by one of the spellings of the tanh formula.
@@ -60,6 +53,12 @@ std::string model_name(const std::string& source, const std::string& family) {
 }
 
 }  // namespace
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family& family : families()) names.emplace_back(family.model_type);
+  return names;
+}
 
 double positive(const JsonValue& value) {
   const double number = value.number();
@@ -176,15 +175,30 @@ Model assemble(const std::vector<Run>& runs) {
 
 }  // namespace huggingface
 
+namespace {
+
+// Shapes that were read wrong rarely add up to the published size.
+void require_parameters(JsonObject& config, const Model& model) {
+  const auto stated = config.find("braid_parameters");
+  const std::int64_t counted = parameters(model);
+  if (stated && stated->integer() != counted)
+    stated->fail(
+        fmt::format("the config's layers have {} parameters, not {}", counted, stated->integer()),
+        "compare the config with the published one, or leave the key out");
+}
+
+}  // namespace
+
 Model model_from_huggingface(const Json& json, const std::string& source, std::int64_t sequence) {
   JsonObject object(JsonValue(json, source));
   const JsonValue type = object.at("model_type");
-  const huggingface::Family& family = huggingface::family_of(type);
+  const huggingface::Family family = huggingface::family_of(type);
   huggingface::Config config(json, source);
   Model model = family.read(config);
   model.family = family.model_type;
   model.name = huggingface::model_name(source, model.family);
   verify(model, source);
+  require_parameters(object, model);
   return sequence == 0 ? model : with_sequence(model, sequence);
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 // Between a Hugging Face config.json and a Model: a reader that knows the format's habits, and one
-// function for each family. A new family is one function and one row of the table in
-// huggingface.cpp.
+// function for each family. A new family is one function and one row of the table below it.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,17 +72,12 @@ Model assemble(const std::vector<Run>& runs);
 // than their bulk of training used.
 inline constexpr std::int64_t kLongestUsual = 8192;
 
-Model llama(Config& config);
-Model mistral(Config& config);
-Model mixtral(Config& config);
-Model qwen2(Config& config);
-Model qwen3(Config& config);
-Model gpt2(Config& config);
-Model opt(Config& config);
-Model bloom(Config& config);
-Model bert(Config& config);
-Model t5(Config& config);
-Model vit(Config& config);
-Model swin(Config& config);
+struct Family {
+  const char* model_type;
+  Model (*read)(Config&);
+};
+std::span<const Family> decoders();
+std::span<const Family> encoders();       // and what has an encoder: T5
+std::vector<std::string> family_names();  // of both, ascending
 
 }  // namespace braid::huggingface

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/model/huggingface.h"
@@ -128,8 +129,6 @@ void require_usual_scores(Config& config) {
     config.fail("scale_attn_by_inverse_layer_idx", "scores scaled by layer are not known", kFix);
 }
 
-}  // namespace
-
 Model llama(Config& config) {
   LayerShape block = rotary_block(config);
   block.qkv_bias = block.attention_out_bias = config.flag_or("attention_bias", false);
@@ -168,6 +167,12 @@ Model qwen3(Config& config) {
   block.qkv_bias = block.attention_out_bias = config.flag_or("attention_bias", false);
   block.qk_norm = true;
   return with_late_window(config, block);
+}
+
+Model phi3(Config& config) {
+  LayerShape block = rotary_block(config, {.norm_epsilon = 1e-5});
+  block.window = config.size_or("sliding_window", 0);
+  return rotary_model(config, block);
 }
 
 Model gpt2(Config& config) {
@@ -230,5 +235,15 @@ Model bloom(Config& config) {
                        config.layers(config.either("n_layer", "num_hidden_layers")),
                        head_of(block, vocab, config.flag_or("tie_word_embeddings", true)));
 }
+
+constexpr std::array kFamilies = {
+    Family{"llama", llama}, Family{"mistral", mistral}, Family{"mixtral", mixtral},
+    Family{"qwen2", qwen2}, Family{"qwen3", qwen3},     Family{"gpt2", gpt2},
+    Family{"opt", opt},     Family{"phi3", phi3},       Family{"bloom", bloom},
+};
+
+}  // namespace
+
+std::span<const Family> decoders() { return kFamilies; }
 
 }  // namespace braid::huggingface

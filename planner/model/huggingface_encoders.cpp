@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/model/huggingface.h"
@@ -101,6 +102,7 @@ LayerShape swin_block(Config& config, const Stage& stage) {
   block.tokens = stage.side * stage.side;
   const std::int64_t side = std::min(stage.window, stage.side);
   block.window = side * side;
+  if (stage.side > stage.window) block.window_shift = stage.window / 2;
   // One entry for each offset between two tokens of a window, in both directions.
   block.position_bias = (2 * stage.window - 1) * (2 * stage.window - 1);
   block.qkv_bias = config.flag_or("qkv_bias", true);
@@ -108,8 +110,6 @@ LayerShape swin_block(Config& config, const Stage& stage) {
   read_norm_and_init(config, 1e-5, block);
   return block;
 }
-
-}  // namespace
 
 // The masked-language-model head: transform (dense, activation, norm), tied decoder and its bias.
 Model bert(Config& config) {
@@ -279,5 +279,16 @@ Model swin(Config& config) {
   runs.push_back({.type = {"head", head}});
   return assemble(runs);
 }
+
+constexpr std::array kFamilies = {
+    Family{"bert", bert},
+    Family{"t5", t5},
+    Family{"vit", vit},
+    Family{"swin", swin},
+};
+
+}  // namespace
+
+std::span<const Family> encoders() { return kFamilies; }
 
 }  // namespace braid::huggingface

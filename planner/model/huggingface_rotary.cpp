@@ -33,10 +33,18 @@ RotaryScaling scaling_of(JsonObject& object, std::int64_t reach) {
   return scaling;
 }
 
+// The rotation pairs all of a head.
+void require_whole_heads(const std::optional<JsonValue>& factor) {
+  if (factor && factor->number() != 1)
+    factor->fail(fmt::format("rotary positions on {} of each head are not known", factor->number()),
+                 "plan a model that turns whole heads (a factor of 1)");
+}
+
 }  // namespace
 
 Rotary Config::rotary(double usual_base) {
   Rotary rotary{.base = positive_or("rope_theta", usual_base)};
+  require_whole_heads(find("partial_rotary_factor"));
   auto found = find("rope_scaling");
   if (!found) found = find("rope_parameters");
   if (!found) return rotary;
@@ -45,6 +53,7 @@ Rotary Config::rotary(double usual_base) {
     if (value.raw().is_object())
       value.fail("rotary positions that differ between layers are not known",
                  "give one set of numbers for all layers");
+  require_whole_heads(present(object, "partial_rotary_factor"));
   if (const auto base = present(object, "rope_theta")) rotary.base = positive(*base);
   rotary.scaling = scaling_of(object, size("max_position_embeddings"));
   return rotary;

@@ -1,6 +1,7 @@
 #include "planner/model/layer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/core/error.h"
 
@@ -152,6 +153,19 @@ std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor, s
   internal_failure("unknown layer kind", std::source_location::current());
 }
 
+std::int64_t tokens_behind(const LayerShape& layer) {
+  return layer.kind == LayerKind::merge ? layer.tokens / 4 : layer.tokens;
+}
+
+std::int64_t width_behind(const LayerShape& layer) {
+  return layer.kind == LayerKind::merge ? layer.merge_outputs : layer.hidden;
+}
+
+bool merges_in_place(const LayerShape& layer, std::int64_t devices) {
+  const auto side = std::llround(std::sqrt(static_cast<double>(layer.tokens)));
+  return side * side == layer.tokens && side % (2 * devices) == 0;
+}
+
 std::int64_t largest_matrix_per_rank(const LayerShape& layer, std::int64_t tensor) {
   switch (layer.kind) {
     case LayerKind::embedding:
@@ -189,8 +203,9 @@ LayerFlops forward_flops(const LayerShape& layer) {
 }
 
 LayerFlops recompute_flops(const LayerShape& layer, Recompute recompute) {
-  // Embedding and head keep what they keep under every setting: there is nothing to win.
-  if (layer.kind == LayerKind::embedding || layer.kind == LayerKind::head) return {};
+  // Embedding and head keep what they keep under every setting: there is nothing to win. A merge
+  // makes its norm again, and no product.
+  if (layer.kind != LayerKind::block) return {};
   switch (recompute) {
     case Recompute::none:
       return {};
@@ -234,6 +249,8 @@ std::string name_of(Precision precision) {
       return "fp32";
     case Precision::bf16:
       return "bf16";
+    case Precision::fp8:
+      return "fp8";
   }
   internal_failure("unknown precision", std::source_location::current());
 }

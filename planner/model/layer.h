@@ -70,8 +70,10 @@ struct LayerShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t window = 0;         // tokens a query can see where that is less than all (0: all)
-  std::int64_t cross_tokens = 0;   // cross-attention to an encoder's tokens (0: none)
+  std::int64_t window = 0;        // tokens a query can see where that is less than all (0: all)
+  std::int64_t window_shift = 0;  // rows and columns by which every second block of a run moves its
+                                  // square windows (Swin)
+  std::int64_t cross_tokens = 0;  // cross-attention to an encoder's tokens (0: none)
   std::int64_t position_bias = 0;  // entries of a learned relative-position table, per head; where
                                    // all blocks share one (T5), the embedding holds it
   std::int64_t bias_buckets = 0;   // of that shared table: entries of this block's stack
@@ -126,7 +128,8 @@ struct LayerShape {
 };
 
 enum class Recompute { none, selective, full };
-enum class Precision { fp32, bf16 };
+// fp8: the products of blocks have factors of 8 bits, and all else is as in bf16.
+enum class Precision { fp32, bf16, fp8 };
 
 constexpr std::int64_t bytes_of(Precision precision) {
   return precision == Precision::fp32 ? 4 : 2;
@@ -150,6 +153,10 @@ std::int64_t parameters_per_rank(const LayerShape& layer, std::int64_t tensor, s
 // Of those, the ones that belong to experts (their gradients are reduced over another group).
 std::int64_t expert_parameters_per_rank(const LayerShape& layer, std::int64_t tensor,
                                         std::int64_t experts);
+
+// Whether the devices that share an image by its tokens merge patches without another's: each has
+// whole pairs of rows.
+bool merges_in_place(const LayerShape& layer, std::int64_t devices);
 
 // Elements of the largest matrix whose gradient one product makes (q, k and v are one).
 std::int64_t largest_matrix_per_rank(const LayerShape& layer, std::int64_t tensor);
@@ -190,6 +197,9 @@ std::int64_t rows_of_logits(std::int64_t bytes_of_row);
 // re-materialised activations under recomputation, the logits of a head.
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);
 
+// Tokens of one sample that a layer hands on, and their width.
+std::int64_t tokens_behind(const LayerShape& layer);
+std::int64_t width_behind(const LayerShape& layer);
 // The activation one sample hands to the next layer, with what travels beside it: the encoder's
 // output where cross-attention further down needs it, or the decoder's tokens on their way there.
 Bytes boundary_bytes(const LayerShape& layer, Precision precision);

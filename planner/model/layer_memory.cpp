@@ -153,9 +153,8 @@ std::int64_t head_saved(const LayerShape& layer, std::int64_t bytes, const Split
   // A class token and its gradient, on the device that has it.
   if (layer.class_token) return 2 * x + (layer.final_norm ? statistics(layer.norm) : 0);
   const std::int64_t narrow = tokens_of(layer.tokens, split).narrow;
-  std::int64_t total = narrow * x;
+  std::int64_t total = layer.pooled ? x : narrow * x;  // the mean's gradient, or every token's
   if (layer.final_norm) total += narrow * (x + statistics(layer.norm));
-  if (layer.pooled) total += x;  // the pooled input of the classifier
   // Dense output, activation and norm output of BERT's transform.
   if (layer.head_dense > 0)
     total += tokens_of(predictions(layer), split).narrow *
@@ -232,9 +231,11 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
     case LayerKind::head:
       return Bytes(head_saved(layer, bytes, split));
     case LayerKind::merge: {
-      const std::int64_t input = tokens_of(layer.tokens, split).narrow * layer.hidden * bytes;
+      // Four tokens side by side; the norm's output is made again, always.
+      const std::int64_t merged = tokens_of(tokens_behind(layer), split).narrow;
+      const std::int64_t input = merged * 4 * layer.hidden * bytes;
       if (recompute == Recompute::full) return Bytes(input);
-      return Bytes(2 * input + tokens_of(layer.tokens / 4, split).narrow * statistics(layer.norm));
+      return Bytes(input + merged * statistics(layer.norm));
     }
     case LayerKind::block:
       break;
@@ -254,12 +255,17 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
 Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
                      const Split& split) {
   const std::int64_t bytes = bytes_of(precision);
+  const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
   const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
   if (layer.kind == LayerKind::embedding) return Bytes(narrow * layer.hidden * bytes);
   if (layer.kind == LayerKind::head)
     return Bytes(tokens_of(predictions(layer), split).narrow * layer.head_dense * bytes);
-  if (layer.kind != LayerKind::block) return Bytes();
-  const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
+  if (layer.kind == LayerKind::merge) {
+    const Tokens merged = tokens_of(tokens_behind(layer), split);
+    return Bytes(
+        (merged.inner * per_rank(layer.merge_outputs, ways) + merged.narrow * 4 * layer.hidden) *
+        bytes);
+  }
   // Of a sub-layer's output: the tokens that the matrices see, and this device's own beside them.
   const std::int64_t output =
       (inner + (inner > narrow ? narrow : 0)) * per_rank(layer.hidden, split.square);
@@ -326,7 +332,7 @@ Bytes boundary_bytes(const LayerShape& layer, Precision precision) {
       return Bytes((layer.tokens + layer.cross_tokens + layer.carried_tokens) * layer.hidden *
                    bytes);
     case LayerKind::merge:
-      return Bytes(layer.tokens / 4 * layer.merge_outputs * bytes);
+      return Bytes(tokens_behind(layer) * width_behind(layer) * bytes);
     case LayerKind::head:
       return Bytes(0);  // the loss stays where it is
   }

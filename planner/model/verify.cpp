@@ -102,6 +102,8 @@ class TypeCheck {
               fmt::format("choose a divisor of {}", shape.heads));
       require(shape.attention != AttentionKind::window || shape.window > 0, "window",
               "window attention has no window", "give the tokens of one window");
+      require(shape.attention == AttentionKind::window || shape.window_shift == 0, "window_shift",
+              "a block without windows shifts them", "set attention to \"window\", or drop it");
     }
     const std::int64_t chosen = shape.experts_per_token;
     require(shape.experts > 0 ? chosen >= 1 && chosen <= shape.experts : chosen == 0,
@@ -172,9 +174,8 @@ class OrderCheck {
   void check_junction(int i) const {
     const LayerShape& from = shape(i);
     const LayerShape& to = shape(i + 1);
-    const bool merge = from.kind == LayerKind::merge;
-    const std::int64_t width = merge ? from.merge_outputs : from.hidden;
-    const std::int64_t tokens = merge ? from.tokens / 4 : from.tokens;
+    const std::int64_t width = width_behind(from);
+    const std::int64_t tokens = tokens_behind(from);
     // The first decoder of an encoder-decoder attends to what arrives and takes its own tokens.
     const bool enters_decoder = to.cross_tokens > 0 && from.cross_tokens == 0;
     const std::int64_t taken = enters_decoder ? to.cross_tokens : to.tokens;

@@ -44,15 +44,37 @@ bool tp_divides_width(const LayerShape& layer, const Strategy& s) {
 // parallelism.
 bool split_divides_tokens(const LayerShape& layer, const Strategy& s) {
   const std::int64_t ways = std::int64_t{s.cp} * s.tp;
-  const std::int64_t handed_on = layer.kind == LayerKind::merge ? layer.tokens / 4 : layer.tokens;
-  return layer.tokens % ways == 0 && handed_on % ways == 0 && layer.cross_tokens % ways == 0 &&
-         layer.carried_tokens % ways == 0;
+  return layer.tokens % ways == 0 && tokens_behind(layer) % ways == 0 &&
+         layer.cross_tokens % ways == 0 && layer.carried_tokens % ways == 0;
 }
 
 // Each rank of a causal ring takes one early and one late block, so that all work equally long.
 bool ring_halves_tokens(const LayerShape& layer, const Strategy& s) {
   if (s.cp == 1 || layer.attention != AttentionKind::causal) return true;
   return layer.tokens % (std::int64_t{2} * s.cp) == 0;
+}
+
+// A ring passes keys by all queries of a sequence. Windows of an image see none but their own, and
+// what looks at all of an image at once has no ring.
+bool is_of_image(const LayerShape& layer) {
+  return layer.attention == AttentionKind::window || layer.kind == LayerKind::merge ||
+         ((layer.pooled || layer.patch_inputs > 0) && !layer.class_token);
+}
+const char* what_sees_images(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::embedding:
+      return "makes the patches of an image";
+    case LayerKind::block:
+      return "attends within windows";
+    case LayerKind::merge:
+      return "merges patches";
+    case LayerKind::head:
+      return "takes the mean of all tokens";
+  }
+  internal_failure("unknown layer kind", std::source_location::current());
+}
+bool cp_has_sequence(const LayerShape& layer, const Strategy& s) {
+  return s.cp == 1 || !is_of_image(layer);
 }
 
 bool is_square(const Strategy& s) { return s.tp_kind == TensorKind::spatial_temporal; }
@@ -156,9 +178,8 @@ std::string by_square(const Strategy& s) {
 }
 
 Mistake describe_tokens(const LayerShape& layer, const Strategy& strategy) {
-  const bool merge = layer.kind == LayerKind::merge;
-  const std::int64_t cut = std::gcd(merge ? layer.tokens / 4 : layer.tokens,
-                                    std::gcd(layer.cross_tokens, layer.carried_tokens));
+  const std::int64_t cut =
+      std::gcd(tokens_behind(layer), std::gcd(layer.cross_tokens, layer.carried_tokens));
   const std::string ways = legal_degrees(
       {}, &Strategy::tp, [&](const Strategy& s) { return split_divides_tokens(layer, s); });
   return {.what = fmt::format("tp·cp={} does not divide {} tokens",
@@ -181,6 +202,7 @@ std::optional<StrategyFault> strategy_fault(const LayerShape& layer, const Strat
           is_square(s) ? square_fault(layer, s, micro_batch) : tensor_fault(layer, s))
     return fault;
   if (!ring_halves_tokens(layer, s)) return StrategyFault::ring_halves_tokens;
+  if (!cp_has_sequence(layer, s)) return StrategyFault::cp_needs_sequence;
   if (!ep_has_experts(layer, s)) return StrategyFault::ep_needs_experts;
   if (!ep_divides_experts(layer, s)) return StrategyFault::ep_divides_experts;
   if (!ep_divides_dp(s)) return StrategyFault::ep_divides_dp;
@@ -229,6 +251,10 @@ Mistake describe(StrategyFault fault, const LayerShape& layer, const Strategy& s
                                   std::int64_t{2} * s.cp, layer.tokens),
               .where = "cp",
               .fix = "halve cp"};
+    case StrategyFault::cp_needs_sequence:
+      return {.what = fmt::format("cp={} on a layer that {}", s.cp, what_sees_images(layer.kind)),
+              .where = "cp",
+              .fix = "set cp to 1: tp cuts an image's tokens too"};
     case StrategyFault::ep_needs_experts:
       return {.what = fmt::format("ep={} on a layer without experts", s.ep),
               .where = "ep",

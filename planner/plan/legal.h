@@ -21,6 +21,7 @@ enum class StrategyFault {
   tp_divides_width,
   split_divides_tokens,
   ring_halves_tokens,
+  cp_needs_sequence,
   ep_needs_experts,
   ep_divides_experts,
   ep_divides_dp,

@@ -23,7 +23,8 @@ constexpr IntRange kLayer{0, std::numeric_limits<int>::max()};
 
 constexpr std::array kCosts = {CostKind::measured, CostKind::roofline, CostKind::galvatron,
                                CostKind::analytic};
-constexpr std::array kPrecisions = {Precision::fp32, Precision::bf16};
+constexpr std::array kPrecisions = {Precision::fp32, Precision::bf16, Precision::fp8};
+constexpr std::array kGradientPrecisions = {Precision::fp32, Precision::bf16};
 constexpr std::array kSchedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                    ScheduleKind::interleaved, ScheduleKind::zero_bubble};
 constexpr std::array kTensorKinds = {TensorKind::megatron, TensorKind::ulysses,
@@ -138,7 +139,7 @@ Plan plan_from_json(const Json& json, const std::string& source) {
   plan.cost = read_choice(object.at("cost"), kCosts);
   if (const auto profile = object.find("profile")) plan.profile = read_reference(*profile);
   plan.precision = read_choice(object.at("precision"), kPrecisions);
-  plan.gradient_precision = read_choice(object.at("gradient_precision"), kPrecisions);
+  plan.gradient_precision = read_choice(object.at("gradient_precision"), kGradientPrecisions);
   plan.memory_limit = Bytes(object.integer("memory_limit", kBytes));
   plan.global_batch = object.integer("global_batch", kPositive);
   plan.shape.micro_batches = read_count(object, "micro_batches");

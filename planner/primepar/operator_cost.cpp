@@ -189,7 +189,7 @@ PrimeparMachine::PrimeparMachine(const Cluster& cluster, Precision precision,
   const DeviceType& device =
       cluster.device_types[static_cast<std::size_t>(cluster.groups.front().device_type)];
   matmul_flops_ = device.peak(precision).value() * assumptions.matmul_efficiency;
-  attention_flops_ = device.peak(precision).value() * assumptions.attention_efficiency;
+  attention_flops_ = device.wide_peak(precision).value() * assumptions.attention_efficiency;
   memory_bandwidth_ = device.memory_bandwidth.value() * assumptions.memory_efficiency;
   near_byte_ = 1 / (cluster.groups.front().inside.bandwidth.value() * assumptions.link_efficiency);
   if (cluster.num_nodes() > 1)

@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<std::string> kCollectives = {"all_reduce", "all_gather", "reduce_scatter",
                                                "all_to_all", "point_to_point"};
-const std::vector<std::string> kPrecisions = {"fp32", "bf16"};
+const std::vector<std::string> kPrecisions = {"fp32", "bf16", "fp8"};
 const std::vector<std::string> kTensorKinds = {"megatron", "ulysses"};
 
 constexpr IntRange kRanks{1, 1 << 20};

@@ -8,6 +8,8 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
                            const SearchOptions& options) {
   constexpr std::size_t kPoints = 1000;
   constexpr std::size_t kWork = 5'000'000;
+  constexpr std::size_t kCutPoints = 250;
+  constexpr std::size_t kCutWork = 300'000;
   Finalists finalists(options.alternatives + 1);
   Exploration result;
   int done = 0;
@@ -35,8 +37,14 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
       const BuiltProblem late =
           build_problem(context, branch_of(tree, c.shape.stages), c, expecting);
       for (const BuiltProblem* view : {&built, &late})
-        for (const PipelineSolution& solution : balanced_solutions(view->problem))
+        for (const PipelineSolution& solution : balanced_solutions(view->problem)) {
           finalists.add(finalist_of(context, *view, solution));
+          // The walk takes the least load of each stage by itself; here stages wait for others, and
+          // ramps count.
+          const auto together =
+              search_cuts(view->problem, solution.blocks, {solution.time, kCutPoints, kCutWork});
+          if (together.solution) finalists.add(finalist_of(context, *view, *together.solution));
+        }
       ++result.statistics.solved;
     }
     if (options.progress)

@@ -4,8 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "planner/cost/galvatron_cost.h"
-
 namespace braid {
 
 namespace {
@@ -19,9 +17,11 @@ enum class Mode { tensor_only, ulysses_only, both };
 struct Task {
   Mode mode;
   int widest;
+  Zero replicas;  // of layers that are replicated and not under ZeRO-3
 
   bool offers(const Strategy& s) const {
     if (s.tp > widest) return false;
+    if (s.zero != (s.dp > 1 ? replicas : Zero::none) && s.zero != Zero::parameters) return false;
     const bool ulysses = s.tp_kind == TensorKind::ulysses;
     switch (mode) {
       case Mode::tensor_only:
@@ -35,16 +35,22 @@ struct Task {
   }
 };
 
-// What its candidates are made of, whatever the cost model: no rings, no experts apart, ZeRO-2 or
-// ZeRO-3 wherever data parallelism replicates, all or nothing recomputed.
+// What its candidates are made of, whatever the cost model: no rings, no experts apart, ZeRO-3 only
+// where data parallelism replicates, all or nothing recomputed.
 bool is_its_own(const Strategy& s) {
-  const bool states =
-      s.dp > 1 ? s.zero == Zero::gradients || s.zero == Zero::parameters : s.zero == Zero::none;
   return s.tp_kind != TensorKind::spatial_temporal && s.cp == 1 && s.ep == 1 &&
-         s.tp <= kMostTensor && states && s.recompute != Recompute::selective;
+         s.tp <= kMostTensor && (s.dp > 1 || s.zero == Zero::none) &&
+         s.recompute != Recompute::selective;
 }
 
-std::vector<Task> tasks_of(const Configuration& c, int stage_devices) {
+// The kind of data parallelism beside ZeRO-3 is a setting for all layers. Its engine was run with
+// ZeRO-2, and its formulas know no other; the papers have plain data parallelism.
+std::vector<Zero> replica_kinds(CostKind cost) {
+  if (cost == CostKind::galvatron) return {Zero::gradients};
+  return {Zero::gradients, Zero::none};
+}
+
+std::vector<Task> tasks_of(const Configuration& c, int stage_devices, CostKind cost) {
   const auto samples = static_cast<int>(std::min<std::int64_t>(c.micro_batch, stage_devices));
   const int least = std::max(1, stage_devices / samples);
   const int most = std::min(stage_devices, kMostTensor);
@@ -52,7 +58,7 @@ std::vector<Task> tasks_of(const Configuration& c, int stage_devices) {
   for (const Mode mode : {Mode::tensor_only, Mode::ulysses_only, Mode::both})
     for (int widest = 1; widest <= most; widest *= 2) {
       if (widest < least || (mode == Mode::ulysses_only && 2 * widest <= most)) continue;
-      tasks.push_back({mode, widest});
+      for (const Zero replicas : replica_kinds(cost)) tasks.push_back({mode, widest, replicas});
     }
   return tasks;
 }
@@ -71,7 +77,8 @@ class GalvatronExplorer {
         break;
       }
       if (c.shape.schedule == ScheduleKind::one_f_one_b && c.order == MeshOrder::pp_dp_cp_tp)
-        for (const Task& task : tasks_of(c, context_.cluster.num_devices() / c.shape.stages))
+        for (const Task& task :
+             tasks_of(c, context_.cluster.num_devices() / c.shape.stages, options_.cost))
           explore(c, task);
       ++done;
       if (options_.progress)
@@ -86,14 +93,26 @@ class GalvatronExplorer {
         {context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
   }
 
+  // Its engine's recurrence adds up one micro-batch with the volume of the gradients, as if each
+  // paid for the reduction. At other prices it sees the iteration.
+  TimeWeights recurrence_weights(int micro_batches) const {
+    const double times = options_.cost == CostKind::galvatron ? 1 : micro_batches;
+    return {times, times, times, 1, 1, 0};
+  }
+
+  // An iteration takes no less than any of its stages; its engine's formula makes no such promise.
+  double load_limit(const Configuration& c) const {
+    if (options_.cost == CostKind::galvatron) return kInfinity;
+    return finalists_.limit(c.shape) * (1 + 2 * kTieWeight);
+  }
+
   void explore(const Configuration& c, const Task& task) {
     ++statistics_.configurations;
     const TreeBranch& branch = branch_of(tree_, c.shape.stages);
     const auto offered = [&](const Strategy& s) { return is_its_own(s) && task.offers(s); };
     ProblemOptions problem_options;
     problem_options.filter = {offered, [](const Strategy&) { return false; }};
-    // The time of one micro-batch with its gradient reduction is all that its recurrence sees.
-    problem_options.weights = StageWeights{{}, {1, 1, 1, 1, 0, 0}};
+    problem_options.weights = StageWeights{{}, recurrence_weights(c.shape.micro_batches)};
     problem_options.recurrence = true;
     BuiltProblem built = build_problem(context_, branch, c, problem_options);
     statistics_.strategies += built.priced;
@@ -102,8 +121,7 @@ class GalvatronExplorer {
       for (StageMenus& stage : built.problem.stages)
         for (LayerMenu& menu : stage.blocks)
           for (LayerOption& option : menu.options) option.workspace = 0;
-    const std::vector<int> cuts =
-        galvatron_cuts(static_cast<int>(built.problem.blocks.size()), c.shape.stages);
+    const std::vector<int> cuts = even_cuts(built.problem);
     std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>> solved;
     for (const Strategy& outside : shared_outside_strategies(context_, branch, c)) {
       if (!offered(outside)) continue;
@@ -149,7 +167,7 @@ class GalvatronExplorer {
         found->second = search_segment({.layers = layers,
                                         .transitions = &menus.transitions,
                                         .budget = budget,
-                                        .load_limit = kInfinity,
+                                        .load_limit = load_limit(c),
                                         .load_alone = true})
                             .points;
       if (found->second.empty()) return std::nullopt;

@@ -1,9 +1,12 @@
 #include "planner/search/infeasible.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "planner/cost/make_cost_model.h"
+#include "planner/plan/legal.h"
 #include "planner/search/baselines.h"
 #include "planner/simulate/price_plan.h"
 
@@ -96,6 +99,37 @@ Closest closest_of(const SearchContext& context, const DecisionTree& tree) {
   return closest;
 }
 
+// What a strategy breaks whatever the batch is.
+std::optional<Mistake> broken_rule(const Model& model, const Strategy& s) {
+  for (const LayerType& type : model.types) {
+    if (type.shape.kind == LayerKind::embedding || type.shape.kind == LayerKind::head) continue;
+    const auto fault = strategy_fault(type.shape, s, s.dp);
+    if (!fault) continue;
+    Mistake mistake = describe(*fault, type.shape, s, s.dp);
+    mistake.where = fmt::format("layers '{}' under {}", type.name, to_string(s));
+    return mistake;
+  }
+  return std::nullopt;
+}
+
+// The first rule broken, where every strategy on offer breaks one.
+std::optional<Mistake> broken_rule(const Model& model, const DecisionTree& tree) {
+  std::optional<Mistake> first;
+  for (const TreeBranch& branch : tree.branches) {
+    if (std::ranges::none_of(tree.configurations, [&](const Configuration& c) {
+          return c.shape.stages == branch.stages;
+        }))
+      continue;
+    for (const Strategy& s : kept_strategies(branch)) {
+      std::optional<Mistake> mistake = broken_rule(model, s);
+      if (!mistake) return std::nullopt;
+      if (!first) first = std::move(mistake);
+    }
+  }
+  if (first) first->fix += ", or search with --algorithm exact, which takes what divides";
+  return first;
+}
+
 bool could_run(const SearchContext& context, std::int64_t batch, const SearchOptions& options) {
   const DecisionTree tree = build_tree(context.model, context.cluster, batch, options.space);
   const Closest closest = closest_of(context, offered_by(options.algorithm, context, tree));
@@ -118,7 +152,14 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
   Infeasible answer;
   Closest closest = closest_of(context, tree);
   if (!closest.lean) {
-    answer.constraint = tree.configurations.empty() ? "layers" : "batch";
+    answer.rule = broken_rule(context.model, tree);
+    answer.constraint = answer.rule ? "strategy" : "batch";
+    if (tree.configurations.empty()) answer.constraint = "layers";
+    answer.closest.model = context.model;
+    answer.closest.cluster = context.cluster;
+    answer.closest.memory_limit = context.memory_limit;
+    answer.closest.global_batch = options.global_batch;
+    complete(answer.closest);
   } else {
     answer.constraint = "memory";
     answer.closest = plan_of(context, closest.built, closest.lean->solution);

@@ -45,8 +45,11 @@ int powers_up_to(int most) {
 Questions layer_questions(const Model& model, const Cluster& cluster,
                           const QuestionOptions& options) {
   const DecisionTree tree = build_tree(model, cluster, options.global_batch, options.space);
+  // Stages of one model may differ in what they allow; embedding and head follow their blocks.
   const auto legal = [&](const Strategy& s, std::int64_t micro_batch) {
-    return std::ranges::all_of(model.types, [&](const LayerType& type) {
+    return std::ranges::any_of(model.types, [&](const LayerType& type) {
+      if (type.shape.kind == LayerKind::embedding || type.shape.kind == LayerKind::head)
+        return false;
       Strategy plain = s;
       plain.recompute = Recompute::none;
       plain.ep = 1;

@@ -136,7 +136,7 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
   if (!space.applies(Rule::unmeasured_squares) && options.algorithm == Algorithm::exact)
     add_plans_without_squares(context, space, options, found);
   // What the others could have found is proven by the exact search alone.
-  if (options.algorithm != Algorithm::exact && !found.ranked.empty() &&
+  if (options.prove && options.algorithm != Algorithm::exact && !found.ranked.empty() &&
       !found.statistics.interrupted)
     found.lower_bound = explore_exactly(context, tree, options).lower_bound;
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/error.h"
 #include "planner/plan/plan.h"
 #include "planner/profile/profile.h"
 #include "planner/search/decision_tree.h"
@@ -31,6 +32,7 @@ struct SearchOptions {
   Precision gradient_precision = Precision::fp32;
   int threads = 1;
   int alternatives = 3;
+  bool prove = true;  // bound the plan of another algorithm by an exact search, which takes longer
   SpaceOptions space;
   std::function<void(const SearchProgress&)> progress;  // called now and then
   const std::atomic<bool>* stop = nullptr;              // ends the search with the best so far
@@ -45,11 +47,12 @@ struct Alternative {
 // Why nothing fits, and what would.
 struct Infeasible {
   int stage = 0;
-  std::string constraint;     // "memory", "batch", "layers": what binds
-  Bytes needed, available;    // of the plan that comes closest
-  StagePrediction breakdown;  // its memory at that stage
-  Plan closest;
-  std::optional<Bytes> enough_memory;        // the smallest limit for one device that fits
+  std::string constraint;              // "memory", "batch", "layers", "strategy": what binds
+  Bytes needed, available;             // of the plan that comes closest
+  StagePrediction breakdown;           // its memory at that stage
+  Plan closest;                        // without stages where it is not memory that binds
+  std::optional<Mistake> rule;         // what every offered strategy breaks, where that is a rule
+  std::optional<Bytes> enough_memory;  // the smallest limit for one device that fits
   std::optional<std::int64_t> enough_batch;  // a smaller global batch that fits
   std::optional<int> enough_devices;         // a larger cluster of such nodes that fits
 };

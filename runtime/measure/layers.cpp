@@ -8,10 +8,12 @@
 #include <map>
 #include <numeric>
 
+#include "planner/plan/legal.h"
 #include "runtime/comm/dry.h"
 #include "runtime/measure/host.h"
 #include "runtime/measure/mini_step.h"
 #include "runtime/ops/device.h"
+#include "runtime/ops/fused.h"
 #include "runtime/train/adamw.h"
 
 namespace braid::measure {
@@ -81,6 +83,10 @@ class Measuring {
       parallel::FlatBuffer buffer("update", {{.begin = 0, .end = elements}}, Zero::none, alone,
                                   numerics_);
       std::vector<parallel::FlatBuffer*> buffers = {&buffer};
+      const train::AdamW adamw;
+      constexpr double kRate = 1e-4;
+      const at::Tensor pace =
+          ops::fused::adamw_pace(kRate, adamw.beta1, adamw.beta2, 1).to(numerics_.device);
       std::int64_t step = 0;
       return Values{bench_.time([&] {
         buffer.begin_gradients();
@@ -88,11 +94,11 @@ class Measuring {
         const at::Tensor squares = train::gradient_squares(buffers, *alone);
         ++step;
         if (train::takes_fused_adamw(buffers)) {
-          train::fused_adamw_step(buffers, {}, 1e-4, step, squares.mul(0).add(0.5));
+          train::fused_adamw_step(buffers, adamw, pace, squares.mul(0).add(0.5));
           return;
         }
         squares.item();  // the host looks at the norm before it goes on
-        train::adamw_step(buffers, {}, 1e-4, step, 0.5);
+        train::adamw_step(buffers, adamw, kRate, step, 0.5);
       })};
     });
     return found ? std::optional((*found)[0]) : std::nullopt;
@@ -106,7 +112,8 @@ class Measuring {
     const Bytes kept = saved_bytes(shape, Recompute::none, options_.precision);
     const std::int64_t one = kStateBytes * parameters_per_rank(shape, split, 1) +
                              scaled(kept, static_cast<double>(q.samples) / (q.tp * q.cp)).value();
-    const auto there = std::ranges::count(model_.layers, type);
+    // What a merge hands on, another does not take.
+    const auto there = shape.kind == LayerKind::merge ? 1 : std::ranges::count(model_.layers, type);
     return static_cast<int>(std::clamp<std::int64_t>(memory_.value() / 4 / one, 1,
                                                      std::min<std::int64_t>(kMostBlocks, there)));
   }
@@ -236,6 +243,11 @@ ComputeSample head_sample(const LayerQuestion& q, std::int64_t tokens, const Val
   return sample;
 }
 
+// Whether layers of a type can be split so: stages of one model may differ in that.
+bool can_be_asked(const LayerShape& shape, const LayerQuestion& q) {
+  return !strategy_fault(shape, {.tp = q.tp, .tp_kind = q.kind, .cp = q.cp}, q.samples);
+}
+
 std::vector<int> block_types(const Model& model) {
   std::vector<int> types;
   for (std::size_t layer = 1; layer + 1 < model.layers.size(); ++layer)
@@ -269,8 +281,14 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
                                                .space = options.space});
   const std::vector<int> types = block_types(model);
   const std::vector<std::int64_t> sizes = update_sizes(model, memory);
-  const auto asked = static_cast<int>(questions.asked.size() * types.size());
-  bench.expect(asked + static_cast<int>(sizes.size()));
+  const auto shape_of = [&](int type) -> const LayerShape& {
+    return model.types[static_cast<std::size_t>(type)].shape;
+  };
+  std::ptrdiff_t asked = 0;
+  for (const int type : types)
+    asked += std::ranges::count_if(
+        questions.asked, [&](const LayerQuestion& q) { return can_be_asked(shape_of(type), q); });
+  bench.expect(static_cast<int>(asked + std::ssize(sizes)));
 
   Measuring measuring(bench, model, options, cluster, memory);
   std::map<int, MeasuredLayer> layers;
@@ -286,15 +304,14 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
     for (const LayerQuestion& q : questions.asked) {
       if (long_one && long_one->kind == q.kind && long_one->tp == q.tp && long_one->cp == q.cp)
         continue;
+      if (!can_be_asked(shape_of(type), q)) continue;
       const auto found = measuring.measure(type, q);
       if (!found) continue;
       ++cost.measured;
       const Values& v = *found;
-      add(type, block_sample(q, model.types[static_cast<std::size_t>(type)].shape.tokens, v));
-      if (type == types.front()) {
-        add(embedding, embedding_sample(q, model.sequence, v));
-        add(head, head_sample(q, model.types[static_cast<std::size_t>(head)].shape.tokens, v));
-      }
+      add(type, block_sample(q, shape_of(type).tokens, v));
+      if (type == types.front()) add(embedding, embedding_sample(q, model.sequence, v));
+      if (type == types.back()) add(head, head_sample(q, shape_of(head).tokens, v));
       const bool is_long = v[block_forward] + v[block_backward] > kLongPass;
       long_one = is_long ? std::optional(q) : std::nullopt;
     }

@@ -21,6 +21,16 @@ Model cut_down(const Model& model, const MiniOptions& options) {
   small.layers.insert(small.layers.end(), static_cast<std::size_t>(options.blocks),
                       options.block_type);
   small.layers.push_back(model.layers.back());
+  // Where resolutions differ, embedding and head are as the blocks are; an encoder-decoder's two
+  // streams fit as they are.
+  const LayerShape& block = model.types[static_cast<std::size_t>(options.block_type)].shape;
+  if (block.cross_tokens + block.carried_tokens > 0) return small;
+  LayerShape& embedding = small.types[static_cast<std::size_t>(small.layers.front())].shape;
+  LayerShape& head = small.types[static_cast<std::size_t>(small.layers.back())].shape;
+  embedding.tokens = block.tokens;
+  embedding.hidden = block.hidden;
+  head.tokens = tokens_behind(block);
+  head.hidden = width_behind(block);
   return small;
 }
 

@@ -152,6 +152,7 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
   const at::NoGradGuard no_grad;
   train::WorkerOptions settings;
   settings.numerics = parallel::numerics_of(options.precision, Precision::fp32, device);
+  settings.capture = options.capture;
   StepTimes times;
   std::vector<ops::TimedRange> ranges;
   {
@@ -164,8 +165,9 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
       ops::synchronise(device);
       return std::chrono::duration<double>(Clock::now() - begin).count();
     };
-    for (int i = 0; i < options.warm_up; ++i) step();
+    // The peak of all steps: replayed ones take no memory anew.
     ops::reset_peak(device);
+    for (int i = 0; i < options.warm_up; ++i) step();
     std::vector<double> seconds;
     seconds.reserve(static_cast<std::size_t>(options.steps));
     for (int i = 0; i < options.steps; ++i) seconds.push_back(step());

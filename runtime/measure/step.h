@@ -19,6 +19,7 @@ struct StepOptions {
   Precision precision = Precision::bf16;
   int warm_up = 4;
   int steps = 8;
+  bool capture = true;  // see train::WorkerOptions
 };
 
 // One operator's part of a step.

@@ -78,6 +78,7 @@ Attention::Attention(const parallel::Site& site, Parameters::Declare& declare, i
                       .cut_dim = 1,
                       .deviation = s.init_std * s.residual_init_scale});
   if (s.attention_out_bias) out_bias_ = bias("out", s.hidden, CutBy::hidden);
+  if (s.attention == AttentionKind::window) windows_ = std::make_unique<Windows>(site, declare);
   if (s.bias_buckets > 0) relative_ = std::make_unique<RelativeBias>(site);
   if (s.alibi) {
     // Ulysses has cut the heads when it comes to scores.
@@ -130,8 +131,16 @@ Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& pa
     k = std::move(turned.k);
     v = std::move(turned.v);
   }
-  return {parallel::to_heads(q, site_), parallel::to_heads(k, site_), parallel::to_heads(v, site_),
-          product.operand};
+  return {inward(q), inward(k), inward(v), product.operand};
+}
+
+at::Tensor Attention::inward(const at::Tensor& x) const {
+  const at::Tensor heads = parallel::to_heads(x, site_);
+  return windows_ ? windows_->apart(heads) : heads;
+}
+
+at::Tensor Attention::outward(const at::Tensor& x) const {
+  return parallel::to_tokens(windows_ ? windows_->together(x) : x, site_);
 }
 
 parallel::ScoreBias Attention::bias_of(const parallel::Feed& feed, bool with_gradient) const {
@@ -143,8 +152,23 @@ parallel::ScoreBias Attention::bias_of(const parallel::Feed& feed, bool with_gra
 }
 
 ops::Attended Attention::attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
-                                const parallel::Feed& feed) const {
+                                const parallel::Feed& feed, const Parameters& parameters) const {
+  if (windows_) return windows_->attend(q, kv.k, kv.v, scale_, parameters);
   return parallel::ring_attention(q, kv.k, kv.v, scale_, site_, bias_of(feed));
+}
+
+ops::AttentionGradients Attention::attend_backward(const at::Tensor& dout, const at::Tensor& q,
+                                                   const parallel::KeysAndValues& kv,
+                                                   const ops::Attended& attended,
+                                                   const parallel::Feed& feed,
+                                                   Parameters& parameters,
+                                                   parallel::WeightWork& work) {
+  if (windows_) return windows_->backward(dout, q, kv.k, kv.v, attended, scale_, parameters, work);
+  const parallel::ScoreBias bias = bias_of(feed, /*with_gradient=*/true);
+  const ops::AttentionGradients gradients = parallel::ring_attention_backward(
+      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias);
+  if (relative_) work.later([this, bias] { relative_->take_gradient(bias); });
+  return gradients;
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
@@ -152,7 +176,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   const Norm::Normed normed = norm_.forward(x, parameters);
   const Heads heads = project(parallel::gather_tokens(normed.y, site_), parameters, saved);
   const ops::Attended attended =
-      attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_), feed);
+      attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_), feed, parameters);
   saved.keep(slot(Slot::x), x);
   if (!norm_.is_cheap())
     saved.keep(slot(Slot::normed), site_.as_published() ? heads.operand : normed.y);
@@ -163,7 +187,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
   saved.keep(slot(Slot::out), attended.out);
   saved.keep(slot(Slot::lse), attended.lse);
 
-  const at::Tensor tokens = flat(parallel::to_tokens(attended.out, site_));
+  const at::Tensor tokens = flat(outward(attended.out));
   return norm_.behind(
       onto_residual(x, tokens, parameters.weight(out_),
                     site_.shape.attention_out_bias ? parameters.weight(out_bias_) : at::Tensor(),
@@ -181,28 +205,25 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   const ops::Attended attended =
       saved.has(slot(Slot::out))
           ? ops::Attended{saved.at(slot(Slot::out)), saved.at(slot(Slot::lse))}
-          : attend(q, kv, feed);
+          : attend(q, kv, feed, parameters);
 
   const at::Tensor dropped = dropout_(dy, feed);
   const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
   const auto [dtokens, out_operand] =
       parallel::linear_input_gradient(wide_dy, parameters.weight(out_), Direction::outward, site_);
   work.later([this, &parameters, dropped, out_dy = out_operand, out = attended.out] {
-    parallel::add_weight_gradient(parameters.gradient_sum(out_), out_dy,
-                                  flat(parallel::to_tokens(out, site_)), Direction::outward, site_);
+    parallel::add_weight_gradient(parameters.gradient_sum(out_), out_dy, flat(outward(out)),
+                                  Direction::outward, site_);
     if (site_.shape.attention_out_bias)
       ops::add_bias_gradient(parameters.gradient_sum(out_bias_), dropped);
   });
 
-  const at::Tensor dout = parallel::to_heads(by_head(dtokens, s.head_dim), site_);
-  const parallel::ScoreBias bias = bias_of(feed, /*with_gradient=*/true);
-  const ops::AttentionGradients grads = parallel::ring_attention_backward(
-      dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias);
-  if (relative_) work.later([this, bias] { relative_->take_gradient(bias); });
+  const ops::AttentionGradients grads = attend_backward(inward(by_head(dtokens, s.head_dim)), q, kv,
+                                                        attended, feed, parameters, work);
   const parallel::KeysAndValues dkv = parallel::scatter_rows({grads.dk, grads.dv}, site_);
-  at::Tensor dq = parallel::to_tokens(grads.dq, site_);
-  at::Tensor dk = parallel::to_tokens(dkv.k, site_);
-  const at::Tensor dv = parallel::to_tokens(dkv.v, site_);
+  at::Tensor dq = outward(grads.dq);
+  at::Tensor dk = outward(dkv.k);
+  const at::Tensor dv = outward(dkv.v);
   if (s.rotary && s.qk_norm) {
     dq = ops::rotary_backward(dq, rotary_table());
     dk = ops::rotary_backward(dk, rotary_table());

@@ -1,10 +1,12 @@
 #pragma once
 // Self-attention with its norm and residual: grouped heads, rotary positions or ALiBi, norms on q
-// and k, biases, a window, padding; under any tensor and context parallelism.
+// and k, biases, a window, padding; under any tensor and context parallelism. Within windows of an
+// image, under tensor parallelism.
 
 #include "runtime/models/relative_bias.h"
 #include "runtime/models/residual_norm.h"
 #include "runtime/models/sublayer.h"
+#include "runtime/models/windows.h"
 #include "runtime/ops/attention.h"
 #include "runtime/ops/rotary.h"
 #include "runtime/parallel/ring.h"
@@ -51,7 +53,15 @@ class Attention : public SubLayer {
   Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
                 parallel::Saved& saved) const;
   ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
-                       const parallel::Feed& feed) const;
+                       const parallel::Feed& feed, const parallel::Parameters& parameters) const;
+  ops::AttentionGradients attend_backward(const at::Tensor& dout, const at::Tensor& q,
+                                          const parallel::KeysAndValues& kv,
+                                          const ops::Attended& attended, const parallel::Feed& feed,
+                                          parallel::Parameters& parameters,
+                                          parallel::WeightWork& work);
+  // Between what the matrices make, by head, and the layout that attention sees.
+  at::Tensor inward(const at::Tensor& x) const;
+  at::Tensor outward(const at::Tensor& x) const;
   parallel::ScoreBias bias_of(const parallel::Feed& feed, bool with_gradient = false) const;
   const ops::RotaryTable& rotary_table() const;
 
@@ -66,6 +76,7 @@ class Attention : public SubLayer {
   mutable ops::RotaryTable table_;
   at::Tensor slopes_;  // of this rank's heads, under ALiBi
   std::unique_ptr<RelativeBias> relative_;
+  std::unique_ptr<Windows> windows_;
 };
 
 }  // namespace braid::models

@@ -22,9 +22,13 @@ Embedding::Embedding(std::string name, parallel::Site place, const ModelOptions&
                         .shape = {s.vocab, s.hidden},
                         .cut = CutBy::vocabulary,
                         .deviation = s.init_std});
-  if (s.positions > 0)
+  if (s.positions > 0) {
     positions_ = declare.add(
         {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
+    places_ = parallel::positions_of(site().narrow_tokens)
+                  .add(s.position_offset)
+                  .to(site().numerics.device);
+  }
   if (s.token_types > 0)
     token_types_ = declare.add(
         {.name = "token_types", .shape = {s.token_types, s.hidden}, .deviation = s.init_std});
@@ -63,10 +67,7 @@ at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved)
     saved.keep(slot(Slot::decoder_ids), feed.decoder_ids);
     feed.side->value = (*decoder_dropout_)(look_up(feed.decoder_ids), feed);
   }
-  if (s.positions > 0) {
-    const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(x.device());
-    x = x.add(parameters().weight(positions_).index({at.add(s.position_offset)}).unsqueeze(1));
-  }
+  if (s.positions > 0) x = x.add(parameters().weight(positions_).index({places_}).unsqueeze(1));
   if (s.token_types > 0) x = x.add(parameters().weight(token_types_).select(0, 0));
   if (norm_) {
     const Norm::Normed normed = norm_->forward(x, parameters());
@@ -91,9 +92,7 @@ at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& sa
     if (site().shape.token_types > 0)
       ops::add_bias_gradient({parameters().gradient(token_types_).select(0, 0)}, dx);
     if (site().shape.positions == 0) return;
-    const at::Tensor at = parallel::positions_of(site().narrow_tokens).to(dx.device());
-    ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1),
-                                at.add(site().shape.position_offset));
+    ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1), places_);
   });
   return {};
 }

@@ -33,6 +33,7 @@ class Embedding : public parallel::Layer {
   TokenDropout dropout_;
   std::unique_ptr<TokenDropout> decoder_dropout_;  // where it makes a second stream
   parallel::Parameters::Id table_ = 0, positions_ = 0, token_types_ = 0, bias_tables_ = 0;
+  at::Tensor places_;  // [narrow tokens]: their rows of the learned positions, on the device
   std::unique_ptr<Norm> norm_;
 };
 

@@ -17,6 +17,10 @@ using parallel::Site;
 
 namespace {
 
+void sum_over_tensor(const at::Tensor& row, const Site& site, const char* name) {
+  parallel::all_reduce(row, *site.tensor, name, comm::Reduction::sum, CommKind::tensor);
+}
+
 // A norm, or nothing.
 class NormedInput : public HeadInput {
  public:
@@ -121,12 +125,12 @@ class ClassTokenInput : public HeadInput {
         row = normed.y;
       }
     }
-    if (sees_ && site_.megatron()) sum_over_tensor(row, "class token");
+    if (sees_ && site_.megatron()) sum_over_tensor(row, site_, "class token");
     return row;
   }
 
   void keep_gradient(const at::Tensor& gradient, Saved& saved) override {
-    if (site_.megatron()) sum_over_tensor(gradient, "class token gradient");
+    if (site_.megatron()) sum_over_tensor(gradient, site_, "class token gradient");
     if (owns_) saved.keep(kGradient, gradient);
   }
 
@@ -147,12 +151,57 @@ class ClassTokenInput : public HeadInput {
   static bool has_first(const std::vector<parallel::Segment>& tokens) {
     return !tokens.empty() && tokens.front().begin == 0 && tokens.front().size() > 0;
   }
-  void sum_over_tensor(const at::Tensor& row, const char* name) const {
-    parallel::all_reduce(row, *site_.tensor, name, comm::Reduction::sum, CommKind::tensor);
-  }
 
   const Site& site_;
   bool owns_, sees_;
+  std::unique_ptr<Norm> norm_;
+};
+
+// The mean of all tokens, normed. Under megatron every rank has its rows of the matrix, otherwise
+// the first of a tensor group works for all.
+class MeanInput : public HeadInput {
+ public:
+  MeanInput(const Site& site, Parameters::Declare& declare) : site_(site) {
+    if (site.shape.final_norm) norm_ = std::make_unique<Norm>(site, declare, "norm");
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Parameters& parameters, Saved& saved) override {
+    at::Tensor normed = x;
+    if (norm_) {
+      const Norm::Normed result = norm_->forward(x, parameters);
+      normed = result.y;
+      saved.keep(kX, x);
+      saved.keep(kStatistics, result.statistics);
+    }
+    const at::Tensor mean = normed.sum(0, /*keepdim=*/true).div_(site_.shape.tokens);
+    if (site_.strategy.tp > 1) sum_over_tensor(mean, site_, "mean of tokens");
+    return predicts() ? mean : mean.narrow(0, 0, 0);
+  }
+
+  void keep_gradient(const at::Tensor& gradient, Saved& saved) override {
+    if (site_.megatron()) sum_over_tensor(gradient, site_, "mean's gradient");
+    saved.keep(kGradient, gradient);
+  }
+
+  at::Tensor backward(Parameters& parameters, Saved& saved, parallel::WeightWork& work) override {
+    at::Tensor gradient =
+        predicts()
+            ? saved.at(kGradient)
+            : at::zeros({1, site_.samples, site_.shape.hidden},
+                        at::TensorOptions(site_.numerics.compute).device(site_.numerics.device));
+    if (site_.ulysses()) sum_over_tensor(gradient, site_, "mean's gradient");
+    const at::Tensor dnormed = gradient.div(site_.shape.tokens)
+                                   .expand({parallel::count(site_.narrow_tokens), -1, -1})
+                                   .contiguous();
+    if (!norm_) return dnormed;
+    return norm_->backward(dnormed, saved.at(kX), saved.at(kStatistics), parameters, work);
+  }
+
+ private:
+  static constexpr int kX = 0, kGradient = 1, kStatistics = 2;
+  bool predicts() const { return !site_.ulysses() || site_.tensor_rank == 0; }
+
+  const Site& site_;
   std::unique_ptr<Norm> norm_;
 };
 
@@ -160,6 +209,8 @@ class ClassTokenInput : public HeadInput {
 
 std::unique_ptr<HeadInput> make_head_input(const Site& site, Parameters::Declare& declare) {
   if (site.shape.head_dense > 0) return std::make_unique<TransformedInput>(site, declare);
+  if (site.shape.pooled && !site.shape.class_token)
+    return std::make_unique<MeanInput>(site, declare);
   if (site.shape.pooled) return std::make_unique<ClassTokenInput>(site, declare);
   return std::make_unique<NormedInput>(site, declare);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What stands between the last block and a head's matrix: a norm or nothing, BERT's transform, or
-// the choice of a class token.
+// What stands between the last block and a head's matrix: a norm or nothing, BERT's transform, the
+// choice of a class token, or the mean of all tokens.
 
 #include <memory>
 

@@ -86,6 +86,21 @@ constexpr Row kLlama[] = {
     {"head.matrix", "lm_head"},
 };
 
+constexpr Row kPhi3[] = {
+    {"embedding.table", "model.embed_tokens"},
+    {"blocks.#.attention.norm", "model.layers.#.input_layernorm"},
+    {"blocks.#.attention.q", "model.layers.#.self_attn.qkv_proj", false, 0, 3},
+    {"blocks.#.attention.k", "model.layers.#.self_attn.qkv_proj", false, 1, 3},
+    {"blocks.#.attention.v", "model.layers.#.self_attn.qkv_proj", false, 2, 3},
+    {"blocks.#.attention.out", "model.layers.#.self_attn.o_proj"},
+    {"blocks.#.ffn.norm", "model.layers.#.post_attention_layernorm"},
+    {"blocks.#.ffn.gate", "model.layers.#.mlp.gate_up_proj", false, 0, 2},
+    {"blocks.#.ffn.up", "model.layers.#.mlp.gate_up_proj", false, 1, 2},
+    {"blocks.#.ffn.down", "model.layers.#.mlp.down_proj"},
+    {"head.norm", "model.norm"},
+    {"head.matrix", "lm_head"},
+};
+
 constexpr Row kBloom[] = {
     {"embedding.table", "transformer.word_embeddings"},
     {"embedding.norm", "transformer.word_embeddings_layernorm"},
@@ -158,6 +173,33 @@ constexpr Row kVit[] = {
     {"head", "classifier"},  // its bias
 };
 
+constexpr Row kSwin[] = {
+    {.ours = "embedding.projection",
+     .theirs = "swin.embeddings.patch_embeddings.projection",
+     .folded = true},
+    {"embedding.norm", "swin.embeddings.norm"},
+    {.ours = "embedding.positions",
+     .theirs = "swin.embeddings.position_embeddings",
+     .folded = true,
+     .bare = true},
+    {"stages.#.#.attention.norm", "swin.encoder.layers.#.blocks.#.layernorm_before"},
+    {"stages.#.#.attention.q", "swin.encoder.layers.#.blocks.#.attention.self.query"},
+    {"stages.#.#.attention.k", "swin.encoder.layers.#.blocks.#.attention.self.key"},
+    {"stages.#.#.attention.v", "swin.encoder.layers.#.blocks.#.attention.self.value"},
+    {.ours = "stages.#.#.attention.relative_bias",
+     .theirs = "swin.encoder.layers.#.blocks.#.attention.self.relative_position_bias_table",
+     .bare = true},
+    {"stages.#.#.attention.out", "swin.encoder.layers.#.blocks.#.attention.output.dense"},
+    {"stages.#.#.ffn.norm", "swin.encoder.layers.#.blocks.#.layernorm_after"},
+    {"stages.#.#.ffn.up", "swin.encoder.layers.#.blocks.#.intermediate.dense"},
+    {"stages.#.#.ffn.down", "swin.encoder.layers.#.blocks.#.output.dense"},
+    {"stages.#.merge.norm", "swin.encoder.layers.#.downsample.norm"},
+    {"stages.#.merge.reduction", "swin.encoder.layers.#.downsample.reduction"},
+    {"head.norm", "swin.layernorm"},
+    {"head.matrix", "classifier"},
+    {"head", "classifier"},  // its bias
+};
+
 constexpr Row kT5[] = {
     {"embedding.table", "shared"},
     {"embedding.encoder.relative_bias",
@@ -201,7 +243,8 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"bert", kBert},     {"bloom", kBloom},   {"gpt2", kGpt2},   {"opt", kOpt},
     {"llama", kLlama},   {"mistral", kLlama}, {"qwen2", kLlama}, {"qwen3", kLlama},
-    {"mixtral", kLlama}, {"t5", kT5},         {"vit", kVit},
+    {"mixtral", kLlama}, {"phi3", kPhi3},     {"swin", kSwin},   {"t5", kT5},
+    {"vit", kVit},
 };
 
 std::span<const Row> rows_of(const Model& model) {
@@ -215,10 +258,25 @@ std::span<const Row> rows_of(const Model& model) {
        .fix = fmt::format("start from random weights, or load one of {}", join(known, ", "))});
 }
 
+// In a model that merges patches: with the stage's number, and the block's in it.
+std::string name_in_stage(const Model& model, int layer, const std::string& name) {
+  int stage = 0, first = 1;
+  for (int i = 1; i < layer; ++i)
+    if (model.type_of(i).shape.kind == LayerKind::merge) {
+      ++stage;
+      first = i + 1;
+    }
+  if (model.type_of(layer).shape.kind == LayerKind::merge)
+    return fmt::format("stages.{}.merge.{}", stage, name);
+  return fmt::format("stages.{}.{}.{}", stage, layer - first, name);
+}
+
 // The parameter's name with its layer's: of an encoder-decoder, with the stack's and the number in
 // it. A matrix that stands alone ahead of the activation has another name there than beside a gate.
 std::string name_in_model(const Model& model, int layer, const std::string& name) {
   const LayerShape& shape = model.type_of(layer).shape;
+  if (shape.kind == LayerKind::merge || shape.attention == AttentionKind::window)
+    return name_in_stage(model, layer, name);
   if (shape.kind != LayerKind::block || shape.cross_tokens + shape.carried_tokens == 0)
     return fmt::format("{}.{}", layer_name(model, layer), name);
   int first = 1;
@@ -282,11 +340,16 @@ std::vector<std::filesystem::path> files_at(const std::filesystem::path& path) {
   return files;
 }
 
-// The shape that a parameter's tensor must have in the file.
-std::vector<std::int64_t> stored_shape(const Source& source, std::vector<std::int64_t> shape) {
-  shape[0] *= source.parts;
-  if (source.transposed) std::ranges::reverse(shape);
-  return shape;
+// Where each part of a tensor begins, and where the last one ends, told from the rows of one. Three
+// parts are q, k and v, and keys and values may have fewer heads; others are equal.
+std::vector<std::int64_t> rows_of_parts(const Source& source, const LayerShape& layer,
+                                        std::int64_t rows) {
+  const std::int64_t group = source.parts == 3 ? layer.heads / layer.kv_heads : 1;
+  const std::int64_t usual = source.part == 0 ? rows / group : rows;
+  std::vector<std::int64_t> begins = {0};
+  for (int part = 0; part < source.parts; ++part)
+    begins.push_back(begins.back() + (part == 0 ? group * usual : usual));
+  return begins;
 }
 
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
@@ -327,6 +390,22 @@ Source source_of(const Model& model, int layer, const std::string& name) {
                                    name, layer_name(model, layer)),
                .where = fmt::format("model '{}'", model.name),
                .fix = "start from random weights, or name the family that the model belongs to"});
+}
+
+std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& layer,
+                                       std::vector<std::int64_t> shape) {
+  shape[0] = rows_of_parts(source, layer, shape[0]).back();
+  if (source.transposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+at::Tensor part_of(const at::Tensor& stored, const Source& source, const LayerShape& layer,
+                   const std::vector<std::int64_t>& shape) {
+  if (source.by_head)
+    return stored.unflatten(0, {layer.heads, source.parts, -1}).select(1, source.part);
+  const at::Tensor rows = source.transposed ? stored.t() : stored;
+  const auto part = static_cast<std::size_t>(source.part);
+  return rows.narrow(0, rows_of_parts(source, layer, shape[0])[part], shape[0]);
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix)
@@ -374,7 +453,8 @@ at::Tensor Checkpoint::parameter(const Model& model, int layer,
     throw Error({.what = fmt::format("parameters of dtype {} cannot be trained", view.dtype),
                  .where = where,
                  .fix = "load a checkpoint in F64, F32, BF16 or F16, not a quantised one"});
-  const std::vector<std::int64_t> expected = stored_shape(source, spec.shape);
+  const LayerShape& shape = model.type_of(layer).shape;
+  const std::vector<std::int64_t> expected = stored_shape(source, shape, spec.shape);
   const bool fits =
       source.folded ? elements(view.shape) == elements(expected) : view.shape == expected;
   if (!fits)
@@ -382,15 +462,9 @@ at::Tensor Checkpoint::parameter(const Model& model, int layer,
                                      fmt::join(view.shape, ", "), fmt::join(expected, ", ")),
                  .where = where,
                  .fix = "use the checkpoint and the config.json of one model"});
-  at::Tensor whole = tensor_of(view, *type);
+  const at::Tensor whole = tensor_of(view, *type);
   if (source.folded) return whole.reshape(spec.shape);
-  if (source.by_head) {
-    const std::int64_t heads = model.type_of(layer).shape.heads;
-    const at::Tensor parted = whole.unflatten(0, {heads, source.parts, -1});
-    return parted.select(1, source.part).reshape(spec.shape);
-  }
-  if (source.transposed) whole = whole.t();
-  return whole.narrow(0, source.part * spec.shape[0], spec.shape[0]);
+  return part_of(whole, source, shape, spec.shape).reshape(spec.shape);
 }
 
 void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint) {

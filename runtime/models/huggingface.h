@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,14 @@ struct Source {
 // Of parameter `name` of a layer ("attention.q.weight" of layer 1). Throws Error for a family
 // whose names are not known here.
 Source source_of(const Model& model, int layer, const std::string& name);
+
+// Of the tensor that holds a parameter of this shape, among others or alone.
+std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& layer,
+                                       std::vector<std::int64_t> shape);
+// The view of such a tensor that is the parameter: its elements in their order, but by head of one
+// dim more.
+at::Tensor part_of(const at::Tensor& stored, const Source& source, const LayerShape& layer,
+                   const std::vector<std::int64_t>& shape);
 
 // The safetensors files of one model, as one set of tensors.
 class Checkpoint {
@@ -55,5 +64,16 @@ class Checkpoint {
 
 // Fills this rank's slices of every parameter. Worker::weights_changed() comes next.
 void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint);
+
+// A parameter as all ranks together hold it.
+struct WholeParameter {
+  int layer = 0;
+  parallel::ParameterSpec spec;
+  at::Tensor value;
+};
+// Writes them under the names and in the shapes of published checkpoints: what a Checkpoint reads.
+// Parameters that lie in one tensor come together. Throws Error where the shape is not known.
+void save_huggingface(const std::filesystem::path& file, const Model& model,
+                      std::span<const WholeParameter> parameters);
 
 }  // namespace braid::models

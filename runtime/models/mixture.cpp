@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "runtime/ops/activation.h"
+#include "runtime/ops/fp8.h"
 #include "runtime/ops/linear.h"
 #include "runtime/ops/router.h"
 #include "runtime/parallel/expert_dispatch.h"
@@ -101,7 +102,11 @@ at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed, Par
   const std::int64_t each = s.experts_per_token;
   const Norm::Normed normed = norm_.forward(x, parameters);
   const at::Tensor rows = normed.y.reshape({-1, s.hidden});
-  const ops::Routed routed = ops::route(ops::linear(rows, parameters.weight(router_)), each);
+  const at::Tensor scores = [&] {
+    const ops::Fp8Scope exact(false);  // who gets a token hangs on little
+    return ops::linear(rows, parameters.weight(router_));
+  }();
+  const ops::Routed routed = ops::route(scores, each);
   const Order order = order_of(routed.chosen);
   const ExpertDispatch dispatch(counts_of(routed.chosen, s.experts), site_);
 
@@ -190,8 +195,12 @@ at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
                            .sum(1);
   const at::Tensor dlogits =
       ops::route_backward(dweights, probabilities, chosen).to(dy.scalar_type());
-  dnormed.add_(ops::linear_input_gradient(dlogits, parameters.weight(router_)));
+  {
+    const ops::Fp8Scope exact(false);
+    dnormed.add_(ops::linear_input_gradient(dlogits, parameters.weight(router_)));
+  }
   work.later([this, &parameters, dlogits, normed = saved.at(slot(Slot::normed))] {
+    const ops::Fp8Scope exact(false);
     ops::add_weight_gradient(parameters.gradient_sum(router_), dlogits,
                              normed.reshape({-1, site_.shape.hidden}));
   });

@@ -3,40 +3,68 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/core/error.h"
 #include "planner/model/layer_name.h"
 #include "runtime/models/block.h"
+#include "runtime/models/patch_merging.h"
 
 namespace braid::models {
 
 namespace {
 
+// 0: no whole number.
+std::int64_t root(std::int64_t square) {
+  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(square))));
+  return side * side == square ? side : 0;
+}
+
+// Of a block that attends within windows.
+std::optional<std::string> unsupported_windows(const LayerShape& s) {
+  const std::int64_t image = root(s.tokens), side = root(s.window);
+  if (image == 0 || side == 0) return "windows or an image that are no squares";
+  if (image % side != 0)
+    return fmt::format("windows of {0} × {0} tokens that do not tile {1} × {1}", side, image);
+  if (s.window_shift >= side) return "windows shifted by more than their side";
+  if (s.position_bias != (2 * side - 1) * (2 * side - 1))
+    return fmt::format("a relative-position table of {} offsets for windows of {} × {} tokens",
+                       s.position_bias, side, side);
+  if (s.rotary || s.alibi || s.bias_buckets > 0 || s.cross_tokens > 0)
+    return "windows that are not Swin's";
+  return std::nullopt;
+}
+
 // What stands in the way of running a layer; nothing: it runs.
 std::optional<std::string> unsupported(const LayerShape& s) {
   switch (s.kind) {
     case LayerKind::embedding:
-      if (s.patch_inputs > 0 && s.embedding_norm) return "a norm behind its patches";
+      if (s.patch_inputs > 0 && s.class_token && s.embedding_norm)
+        return "a norm behind a class token";
       if (s.final_norm) return "the norm of another layer";
       if (s.carried_tokens > 0 && (s.positions > 0 || s.token_types > 0 || s.embedding_norm))
         return "a second stream with learned positions, segments or a norm";
       if (s.position_bias % 2 != 0) return "a relative-position table of one stack";
       return std::nullopt;
     case LayerKind::block:
-      if (s.attention == AttentionKind::window) return "attention within windows";
+      if (s.attention == AttentionKind::window) {
+        if (const auto reason = unsupported_windows(s)) return reason;
+      } else if (s.position_bias > 0) {
+        return "a relative-position table of its own";
+      }
       if (s.cross_tokens > 0 && (s.qkv_bias || s.attention_out_bias || s.qk_norm || s.rotary ||
                                  s.alibi || s.post_norm || s.window > 0))
         return "cross-attention that is not T5's";
-      if (s.position_bias > 0) return "a relative-position table of its own";
       if (s.shared_ffn > 0) return "a shared expert";
       if (s.ffn == 0 || s.heads == 0) return "a block without heads or feed-forward";
       if (s.experts > 0 && s.ffn_bias) return "experts with biases";
       if (s.experts > 0 && s.post_norm) return "experts ahead of their norm";
       return std::nullopt;
     case LayerKind::merge:
-      return "patch merging";
+      if (root(s.tokens) == 0 || root(s.tokens) % 2 != 0)
+        return "an image that is no square of an even side";
+      return std::nullopt;
     case LayerKind::head:
-      if (s.pooled && !s.class_token) return "a mean of all tokens";
       if (s.head_dense > 0 && s.head_dense != s.hidden) return "a dense layer of another width";
       if (s.head_dense > 0 && (s.pooled || s.final_norm)) return "a dense layer beside a norm";
       return std::nullopt;
@@ -66,6 +94,14 @@ std::optional<std::string> unsupported_order(const Model& model) {
   return std::nullopt;
 }
 
+// How many layers of its type stand right ahead of a layer.
+int place_in_run(const Model& model, int layer) {
+  const auto type = [&](int i) { return model.layers[static_cast<std::size_t>(i)]; };
+  int first = layer;
+  while (first > 0 && type(first - 1) == type(layer)) --first;
+  return layer - first;
+}
+
 }  // namespace
 
 void require_supported(const Model& model) {
@@ -75,7 +111,7 @@ void require_supported(const Model& model) {
                                        model.name, type.name, *reason),
                    .where = fmt::format("model family '{}'", model.family),
                    .fix = "train a bert, bloom, gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, "
-                          "t5 or vit model"});
+                          "swin, t5 or vit model"});
   if (const auto reason = unsupported_order(model))
     throw Error({.what = fmt::format("the runtime cannot train '{}': {}", model.name, *reason),
                  .where = fmt::format("model family '{}'", model.family),
@@ -137,6 +173,7 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
     const int index = model.indices[i];
     parallel::Site site =
         parallel::make_site(plan, index, stage.strategies[i], device, causal, numerics, groups);
+    if (place_in_run(plan.model, index) % 2 == 0) site.shape.window_shift = 0;
     const std::string name = layer_name(plan.model, index);
     switch (site.shape.kind) {
       case LayerKind::embedding: {
@@ -169,7 +206,8 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
         break;
       }
       case LayerKind::merge:
-        internal_failure("merging is not supported", std::source_location::current());
+        model.layers.push_back(std::make_unique<PatchMerging>(name, std::move(site)));
+        break;
     }
   }
 

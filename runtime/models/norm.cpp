@@ -20,16 +20,17 @@ at::Tensor plus(const at::Tensor& dx, const at::Tensor& residual) {
 
 }  // namespace
 
-Norm::Norm(const parallel::Site& site, Parameters::Declare& declare, const std::string& prefix)
+Norm::Norm(const parallel::Site& site, Parameters::Declare& declare, const std::string& prefix,
+           std::int64_t copies)
     : site_(site), kind_(site.shape.norm), epsilon_(site.shape.norm_epsilon) {
   weight_ = declare.add({.name = prefix + ".weight",
-                         .shape = {site.shape.hidden},
+                         .shape = {copies * site.shape.hidden},
                          .cut = CutBy::hidden,
                          .init = Init::ones,
                          .decays = false});
   if (kind_ == NormKind::layer_norm)
     bias_ = declare.add({.name = prefix + ".bias",
-                         .shape = {site.shape.hidden},
+                         .shape = {copies * site.shape.hidden},
                          .cut = CutBy::hidden,
                          .init = Init::zeros,
                          .decays = false});

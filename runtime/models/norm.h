@@ -9,9 +9,9 @@ namespace braid::models {
 
 class Norm {
  public:
-  // `prefix` of its parameters: "attention.norm".
+  // `prefix` of its parameters: "attention.norm". As wide as the model, or `copies` times that.
   Norm(const parallel::Site& site, parallel::Parameters::Declare& declare,
-       const std::string& prefix);
+       const std::string& prefix, std::int64_t copies = 1);
 
   struct Normed {
     at::Tensor y, statistics;

@@ -14,7 +14,7 @@ using parallel::Saved;
 
 namespace {
 
-constexpr int kPatches = 0;  // slot
+constexpr int kPatches = 0, kX = 1, kStatistics = 2;  // slots
 
 }  // namespace
 
@@ -30,6 +30,7 @@ PatchEmbedding::PatchEmbedding(std::string name, parallel::Site place, const Mod
   if (s.class_token)
     class_token_ =
         declare.add({.name = "class_token", .shape = {1, s.hidden}, .deviation = s.init_std});
+  if (s.embedding_norm) norm_ = std::make_unique<Norm>(site(), declare, "norm");
   if (s.positions > 0)
     positions_ = declare.add(
         {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
@@ -50,6 +51,12 @@ at::Tensor PatchEmbedding::forward(const at::Tensor&, const Feed& feed, Saved& s
   at::Tensor x =
       ops::linear(feed.patches, parameters().weight(projection_), parameters().weight(bias_));
   if (begins_with_class()) x.select(0, 0).copy_(parameters().weight(class_token_));
+  if (norm_) {
+    const Norm::Normed normed = norm_->forward(x, parameters());
+    saved.keep(kX, x);
+    saved.keep(kStatistics, normed.statistics);
+    x = normed.y;
+  }
   if (site().shape.positions > 0)
     x = x.add(parameters().weight(positions_).index({positions()}).unsqueeze(1));
   return dropout_(x, feed);
@@ -57,7 +64,13 @@ at::Tensor PatchEmbedding::forward(const at::Tensor&, const Feed& feed, Saved& s
 
 at::Tensor PatchEmbedding::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
                                     parallel::WeightWork& work) {
-  const at::Tensor dx = dropout_(dy, feed);
+  const at::Tensor dsum = dropout_(dy, feed);
+  if (site().shape.positions > 0)
+    work.later([this, dsum] {
+      ops::add_embedding_gradient(parameters().gradient(positions_), dsum.sum(1), positions());
+    });
+  const at::Tensor dx =
+      norm_ ? norm_->backward(dsum, saved.at(kX), saved.at(kStatistics), parameters(), work) : dsum;
   work.later([this, dx, patches = saved.at(kPatches)] {
     // The class token's patch is empty: nothing of its gradient gets into the matrix.
     ops::add_weight_gradient(parameters().gradient_sum(projection_), dx, patches);
@@ -66,8 +79,6 @@ at::Tensor PatchEmbedding::backward(const at::Tensor& dy, const Feed& feed, Save
                            dx.narrow(0, first, dx.size(0) - first));
     if (first > 0)
       ops::add_bias_gradient({parameters().gradient(class_token_).select(0, 0)}, dx.select(0, 0));
-    if (site().shape.positions > 0)
-      ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1), positions());
   });
   return {};
 }

@@ -1,6 +1,8 @@
 #pragma once
-// Image patches through one matrix, a learned class token ahead of them, learned positions. Every
-// rank holds the parameters whole and makes its narrow tokens.
+// Image patches through one matrix, a learned class token ahead of them, a norm, learned positions.
+// Every rank holds the parameters whole and makes its narrow tokens.
+
+#include <memory>
 
 #include "runtime/models/sublayer.h"
 
@@ -23,6 +25,7 @@ class PatchEmbedding : public parallel::Layer {
   at::Tensor positions() const;
 
   TokenDropout dropout_;
+  std::unique_ptr<Norm> norm_;
   parallel::Parameters::Id projection_ = 0, bias_ = 0, class_token_ = 0, positions_ = 0;
 };
 

@@ -47,7 +47,8 @@ Band band_of(const Visibility& see) {
 }
 
 bool is_biased(const Visibility& see) {
-  return see.slopes.defined() || see.lengths.defined() || see.by_distance.defined();
+  return see.slopes.defined() || see.lengths.defined() || see.by_distance.defined() ||
+         see.by_group.defined();
 }
 
 Block visible_block(const Visibility& see, std::int64_t queries, std::int64_t keys) {

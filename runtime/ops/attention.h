@@ -21,6 +21,10 @@ struct Visibility {
   // row reach - 1 is of no distance. Backward adds to the gradient, of the same shape in wide
   // precision.
   at::Tensor by_distance = {}, distance_gradient = {};
+  // [queries, keys] int64: the rows of that table where they are others (offsets in two dims).
+  at::Tensor pair_rows = {};
+  // [groups, queries, keys]: added for the samples of each of as many equal groups in a row.
+  at::Tensor by_group = {};
 };
 
 // Whether any query of a block of `queries` sees any key of a block of `keys`.

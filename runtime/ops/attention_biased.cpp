@@ -55,6 +55,7 @@ void for_parts(const at::Tensor& q, const at::Tensor& k, const Body& body) {
 
 // [queries · keys]: the row of each pair in a table by distance.
 at::Tensor distance_rows(const at::Tensor& q, const at::Tensor& k, const Visibility& see) {
+  if (see.pair_rows.defined()) return see.pair_rows.flatten();
   const at::TensorOptions index = at::TensorOptions(at::kLong).device(q.device());
   const at::Tensor keys = at::arange(see.key_begin, see.key_begin + k.size(0), index);
   const at::Tensor queries = at::arange(see.query_begin, see.query_begin + q.size(0), index);
@@ -88,6 +89,12 @@ at::Tensor added_to(const Part& part, const at::Tensor& q, const at::Tensor& k,
                 .view({1, q.size(0), k.size(0), -1})
                 .permute({0, 3, 1, 2})
                 .add(added);
+  if (see.by_group.defined()) {
+    const std::int64_t samples = q.size(1) / see.by_group.size(0);
+    const at::Tensor groups =
+        at::arange(part.sample, part.sample + part.samples, index).div(samples, "floor");
+    added = see.by_group.to(wide(q.scalar_type())).index_select(0, groups).unsqueeze(1).add(added);
+  }
   if (see.lengths.defined()) {
     const at::Tensor hidden =
         keys.ge(see.lengths.narrow(0, part.sample, part.samples).unsqueeze(1));

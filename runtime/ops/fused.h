@@ -88,10 +88,12 @@ struct Adamw {
   at::Tensor low;
   at::Tensor gradient, first, second;
   at::Tensor scale;  // one fp32 on the device
+  at::Tensor pace;   // adamw_pace() on the device
   std::vector<kernels::DecayRun> runs;
-  double rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
-  std::int64_t step = 1;
+  double beta1 = 0, beta2 = 0, epsilon = 0;
 };
 bool adamw(const Adamw& call);
+// What of AdamW differs from step to step, three fp32 on the host; steps count from 1.
+at::Tensor adamw_pace(double rate, double beta1, double beta2, std::int64_t step);
 
 }  // namespace braid::ops::fused

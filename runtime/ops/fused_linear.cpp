@@ -1,6 +1,7 @@
 #include <ATen/ops/empty.h>
 
 #include "runtime/ops/cuda/gemm.h"
+#include "runtime/ops/fp8.h"
 #include "runtime/ops/fused_common.h"
 
 namespace braid::ops::fused {
@@ -21,6 +22,68 @@ kernels::Factor factor(const at::Tensor& x, bool turned) {
   return {memory(x), x.stride(0), turned};
 }
 
+// A factor in 8 bits, what is summed over lying together.
+struct Rounded {
+  at::Tensor values, scale;
+};
+Rounded rounded(const at::Tensor& x, Fp8 format, bool turned) {
+  const std::int64_t partials = kernels::absmax_partials(x.numel());
+  const at::Tensor largest = at::empty({partials}, x.options().dtype(at::kFloat));
+  kernels::absmax(type_of(x), memory(x), x.numel(), floats(largest), stream_of(x));
+  Rounded made{at::empty({x.numel()}, x.options().dtype(at::kByte)),
+               at::empty({1}, x.options().dtype(at::kFloat))};
+  kernels::Quantise call;
+  call.type = type_of(x);
+  call.format = format;
+  call.x = memory(x);
+  call.rows = x.size(0);
+  call.width = x.size(1);
+  call.partials = floats(largest);
+  call.num_partials = partials;
+  call.turned = turned;
+  call.out = memory(made.values);
+  call.scale = floats(made.scale);
+  kernels::quantise(call, stream_of(x));
+  return made;
+}
+
+// Why a product stays in bf16; empty: it need not.
+std::string why_not_fp8(const kernels::Gemm& call, const at::Tensor& left,
+                        const at::Tensor& right) {
+  constexpr std::int64_t kMultiple = 16;
+  constexpr int kFirst = 89;  // compute capability
+  if (compute_capability(left.device()) < kFirst) return "this GPU has no products in fp8";
+  if (call.rows % kMultiple != 0 || call.columns % kMultiple != 0 || call.inner % kMultiple != 0)
+    return fmt::format("{}×{}×{} are not all multiples of {}", call.rows, call.columns, call.inner,
+                       kMultiple);
+  if (!left.is_contiguous() || !right.is_contiguous()) return "a factor is part of a wider matrix";
+  return {};
+}
+
+// The factors of a product that Fp8Scope is on for. They live until it is launched.
+class Fp8Factors {
+ public:
+  Fp8Factors(kernels::Gemm& call, const at::Tensor& left, const at::Tensor& right,
+             Fp8 left_format) {
+    if (!Fp8Scope::on()) return;
+    if (const std::string why = why_not_fp8(call, left, right); !why.empty()) {
+      note_fallback("fp8", why);
+      return;
+    }
+    left_ = rounded(left, left_format, call.left.turned);
+    right_ = rounded(right, Fp8::e4m3, !call.right.turned);
+    call.left = {memory(left_.values), call.inner, false,
+                 left_format == Fp8::e4m3 ? kernels::Element::e4m3 : kernels::Element::e5m2,
+                 floats(left_.scale)};
+    call.right = {memory(right_.values), call.inner, true, kernels::Element::e4m3,
+                  floats(right_.scale)};
+    call.rough = left_format == Fp8::e4m3;  // forward; gradients are summed with care
+  }
+
+ private:
+  Rounded left_, right_;
+};
+
 bool run(const char* operation, kernels::Gemm& call, const at::Tensor& like) {
   const at::Tensor workspace = at::empty({kWorkspace}, like.options().dtype(at::kByte));
   call.workspace = memory(workspace);
@@ -33,7 +96,9 @@ bool run(const char* operation, kernels::Gemm& call, const at::Tensor& like) {
 }
 
 // A matrix whose rows are dense, or whose columns are: then it takes part turned.
-bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::Tensor& right) {
+enum class Rounding { none, gradient };
+bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::Tensor& right,
+            Rounding rounding) {
   const at::Tensor& out = sum.value;
   if (!out.is_cuda() || !reaches(out) || out.numel() == 0 || left.size(1) == 0) return false;
   const bool left_turned = left.stride(1) != 1, right_turned = right.stride(1) != 1;
@@ -50,17 +115,19 @@ bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::
   call.out_type = kernels::Type::fp32;
   call.out = memory(out);
   if (!sum.fresh) call.added = call.out;
+  const Fp8Scope scope(rounding == Rounding::gradient && Fp8Scope::on());
+  const Fp8Factors factors(call, first, second, Fp8::e5m2);
   return run(name, call, out);
 }
 
 }  // namespace
 
 bool add_product(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x) {
-  return add_to("weight_gradient", gradient, dy.t(), x);
+  return add_to("weight_gradient", gradient, dy.t(), x, Rounding::gradient);
 }
 
 bool add_to(const Sum& sum, const at::Tensor& left, const at::Tensor& right) {
-  return add_to("sum_of_products", sum, left, right);
+  return add_to("sum_of_products", sum, left, right, Rounding::none);
 }
 
 namespace {
@@ -74,7 +141,7 @@ at::Tensor like_rows_of(const at::Tensor& x, std::int64_t columns) {
 
 // x [rows, inner] times W or Wᵀ.
 bool multiply(const char* name, const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight,
-              bool turned, const at::Tensor& bias) {
+              bool turned, const at::Tensor& bias, Fp8 format) {
   kernels::Gemm call;
   call.left = factor(x, false);
   call.right = factor(weight, turned);
@@ -83,6 +150,7 @@ bool multiply(const char* name, const at::Tensor& y, const at::Tensor& x, const 
   call.inner = x.size(1);
   call.out = memory(y);
   call.bias = memory(bias);
+  const Fp8Factors factors(call, x, weight, format);
   return run(name, call, y);
 }
 
@@ -102,7 +170,7 @@ std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   if (!takes_factors("linear", rows, weight, bias)) return std::nullopt;
   at::Tensor y = like_rows_of(x, weight.size(0));
-  if (!multiply("linear", y, rows, weight, true, bias)) return std::nullopt;
+  if (!multiply("linear", y, rows, weight, true, bias, Fp8::e4m3)) return std::nullopt;
   return y;
 }
 
@@ -110,7 +178,8 @@ std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::
   const at::Tensor rows = dy.reshape({-1, dy.size(-1)});
   if (!takes_factors("linear_input_gradient", rows, weight, {})) return std::nullopt;
   at::Tensor dx = like_rows_of(dy, weight.size(1));
-  if (!multiply("linear_input_gradient", dx, rows, weight, false, {})) return std::nullopt;
+  if (!multiply("linear_input_gradient", dx, rows, weight, false, {}, Fp8::e5m2))
+    return std::nullopt;
   return dx;
 }
 
@@ -134,6 +203,7 @@ std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tens
   call.out = memory(y);
   call.added = memory(residual);
   call.bias = memory(bias);
+  const Fp8Factors factors(call, x, weight, Fp8::e4m3);
   if (!run(kName, call, y)) return std::nullopt;
   return y;
 }

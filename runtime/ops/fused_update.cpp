@@ -33,9 +33,19 @@ at::Tensor square_sum(const std::vector<at::Tensor>& parts) {
   return at::sum(partials).view({1});
 }
 
+at::Tensor adamw_pace(double rate, double beta1, double beta2, std::int64_t step) {
+  const auto left = [&](double beta) { return 1 - std::pow(beta, static_cast<double>(step)); };
+  at::Tensor pace = at::empty({3}, at::kFloat);
+  auto* values = pace.data_ptr<float>();
+  values[0] = static_cast<float>(rate);
+  values[1] = static_cast<float>(left(beta1));
+  values[2] = static_cast<float>(std::sqrt(left(beta2)));
+  return pace;
+}
+
 bool adamw(const Adamw& step) {
   if (!reaches(step.weight) || !takes("adamw", {&step.gradient}) ||
-      !takes_floats("adamw", {&step.first, &step.second, &step.scale}))
+      !takes_floats("adamw", {&step.first, &step.second, &step.scale, &step.pace}))
     return false;
   const at::ScalarType type = step.low.defined() ? at::kBFloat16 : at::kFloat;
   if (step.weight.scalar_type() != type || !step.weight.is_contiguous()) {
@@ -43,16 +53,13 @@ bool adamw(const Adamw& step) {
     return false;
   }
   if (step.runs.empty()) return true;
-  const auto power = [&](double beta) { return std::pow(beta, static_cast<double>(step.step)); };
   kernels::Adamw call;
   call.gradient_type = type_of(step.gradient);
   call.scale = floats(step.scale);
-  call.rate = static_cast<float>(step.rate);
+  call.pace = floats(step.pace);
   call.beta1 = static_cast<float>(step.beta1);
   call.beta2 = static_cast<float>(step.beta2);
   call.epsilon = static_cast<float>(step.epsilon);
-  call.correction1 = static_cast<float>(1 - power(step.beta1));
-  call.correction2 = static_cast<float>(std::sqrt(1 - power(step.beta2)));
   // As many runs at once as a call holds.
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < step.runs.size();) {

@@ -7,6 +7,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "runtime/ops/fp8.h"
 #include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
 #include "runtime/ops/timed.h"
@@ -23,6 +24,11 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
   if (!x.is_meta())
     if (auto y = fused::linear(x, weight, bias)) return *y;
+  if (Fp8Scope::on() && !x.is_meta()) {
+    const at::Tensor y = at::linear(as_fp8(x, Fp8::e4m3), as_fp8(weight, Fp8::e4m3),
+                                    bias.defined() ? bias.to(at::kFloat) : bias);
+    return y.to(x.scalar_type());
+  }
   return at::linear(x, weight, bias);
 }
 
@@ -40,6 +46,8 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
   const Timed timed(kInputProduct, {dy.numel() / weight.size(0), weight.size(0), weight.size(1)});
   if (!dy.is_meta())
     if (auto dx = fused::linear_input_gradient(dy, weight)) return *dx;
+  if (Fp8Scope::on() && !dy.is_meta())
+    return at::matmul(as_fp8(dy, Fp8::e5m2), as_fp8(weight, Fp8::e4m3)).to(dy.scalar_type());
   return at::matmul(dy, weight);
 }
 
@@ -86,7 +94,10 @@ void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Te
     return;
   if (gradient.fresh) target.zero_();
   at::Tensor sum = target;
-  add_product(sum, rows_dy.t(), rows_x);
+  if (Fp8Scope::on())
+    add_product(sum, as_fp8(rows_dy, Fp8::e5m2).t(), as_fp8(rows_x, Fp8::e4m3));
+  else
+    add_product(sum, rows_dy.t(), rows_x);
 }
 
 void add_bias_gradient(const Sum& gradient, const at::Tensor& dy) {

@@ -28,6 +28,8 @@ class Timings {
   Timings(const Timings&) = delete;
   Timings& operator=(const Timings&) = delete;
 
+  // Whether anybody collects them.
+  static bool at_work() { return current() != nullptr; }
   // In the order of their beginning. Waits for the device.
   std::vector<TimedRange> ranges();
 

@@ -189,7 +189,10 @@ void FlatBuffer::share_weights() {
   }
 }
 
-void FlatBuffer::drop_gradients() { gradients_.reset(); }
+void FlatBuffer::drop_gradients() {
+  gradients_.reset();
+  reducing_ = false;
+}
 
 bool FlatBuffer::counts(const ElementRun& run) const {
   const bool first_sharing = run.sharing == nullptr || run.sharing->rank() == 0;

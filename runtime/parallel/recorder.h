@@ -41,6 +41,8 @@ class Recorder {
   // ranks begin it together.
   void begin_step();
   void end_step();
+  // Whether anybody records this thread.
+  static bool at_work() { return current() != nullptr; }
   // Of all steps so far. Waits for the device.
   std::vector<StepRecord> steps();
 

@@ -71,11 +71,12 @@ void place_tokens(Site& site, const Mesh& mesh, int self, std::int64_t micro_bat
 }  // namespace
 
 Numerics numerics_of(Precision precision, Precision gradient_precision, at::Device device) {
-  const auto type = [](Precision p) { return p == Precision::bf16 ? at::kBFloat16 : at::kFloat; };
+  const auto type = [](Precision p) { return p == Precision::fp32 ? at::kFloat : at::kBFloat16; };
   return {.compute = type(precision),
           .gradient = type(gradient_precision),
           .state = at::kFloat,
-          .device = device};
+          .device = device,
+          .fp8 = precision == Precision::fp8};
 }
 
 Numerics fp64_numerics(at::Device device) {

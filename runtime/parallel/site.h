@@ -25,9 +25,10 @@ struct Numerics {
   at::ScalarType gradient = at::kFloat;    // accumulated gradients
   at::ScalarType state = at::kFloat;       // master weights and moments
   at::Device device = at::kCPU;
+  bool fp8 = false;  // products of blocks round their factors to 8 bits
   bool has_master() const { return compute != state; }
 };
-// fp64 for proofs, fp32, or bf16 with fp32 states.
+// fp64 for proofs, fp32, or bf16 with fp32 states, also where products are in fp8.
 Numerics numerics_of(Precision precision, Precision gradient_precision, at::Device device);
 Numerics fp64_numerics(at::Device device);
 

@@ -8,6 +8,7 @@
 
 #include "planner/core/error.h"
 #include "planner/simulate/trace_writer.h"
+#include "runtime/ops/fp8.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
 
@@ -37,7 +38,8 @@ struct Lanes {
       if (of.type_of(layer).shape.cross_tokens > 0) first_decoder = layer;
     has_side = first_decoder < of.num_layers();
   }
-  std::int64_t main(int layer) const { return model.type_of(layer).shape.tokens; }
+  // Behind a layer.
+  std::int64_t main(int layer) const { return tokens_behind(model.type_of(layer).shape); }
   // Behind a layer; 0: none.
   std::int64_t side(int layer) const {
     if (!has_side || layer >= model.num_layers() - 2) return 0;
@@ -73,7 +75,7 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   const auto shape_of = [&](int layer, std::int64_t tokens) {
     if (tokens == 0) return std::vector<std::int64_t>{};
     const Layout lies = layout(layer, tokens);
-    const std::int64_t hidden = plan.model.type_of(layer).shape.hidden;
+    const std::int64_t hidden = width_behind(plan.model.type_of(layer).shape);
     return std::vector<std::int64_t>{count(segments(lies.dims[0], tokens, local)),
                                      count(segments(lies.dims[1], plan.micro_batch(), local)),
                                      count(segments(lies.dims[2], hidden, local))};
@@ -85,7 +87,7 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
     std::unique_ptr<Redistribution> change;
     if (tokens == 0 || layout(from, tokens) == layout(to, tokens)) return change;
     const std::vector<std::int64_t> extents = {tokens, plan.micro_batch(),
-                                               plan.model.type_of(to).shape.hidden};
+                                               plan.model.type_of(std::max(from, to)).shape.hidden};
     return std::make_unique<Redistribution>(
         layout(from, tokens), layout(to, tokens), extents, group,
         fmt::format("redistribute to layer {}", std::max(from, to)));
@@ -131,6 +133,10 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   }
 }
 
+bool Stage::rounds(const Layer& layer) const {
+  return numerics_.fp8 && layer.site().shape.kind == LayerKind::block;
+}
+
 void Stage::forward(int chunk, int micro_batch) {
   const Key key{chunk, micro_batch};
   std::vector<Step>& steps = chunks_[static_cast<std::size_t>(chunk)].steps;
@@ -156,7 +162,10 @@ void Stage::forward(int chunk, int micro_batch) {
     Side side{.value = streams.side, .gradient = {}};
     feed.side = &side;
     if (layer.gradients_in_forward()) layer.parameters().begin_gradients();
-    x = layer.forward(x, feed, flight.saved[i]);
+    {
+      const ops::Fp8Scope fp8(rounds(layer));
+      x = layer.forward(x, feed, flight.saved[i]);
+    }
     streams.side = side.value;
     if (layer.gradients_in_forward()) layer.parameters().end_gradients();
     layer.parameters().release_weights();
@@ -206,6 +215,7 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
       }
       Feed feed = hooks_.feed(layer, micro_batch, Pass::backward);
       feed.side = &side;
+      const ops::Fp8Scope fp8(rounds(layer));
       if (weights_too) {
         layer.parameters().begin_gradients();
         WeightWork work = WeightWork::at_once();
@@ -249,6 +259,7 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
     Layer& layer = *chunk.steps[i].layer;
     const ComputeScope scope(Phase::backward_weight, layer.name(), micro_batch);
     layer.parameters().begin_gradients();
+    const ops::Fp8Scope fp8(rounds(layer));
     flight.work[i].run();
     finish_gradients(chunk, i);
     flight.saved[i] = {};
@@ -333,6 +344,15 @@ void Stage::finish_step() {
   }
   internal_check(flights_.empty() && activations_.empty() && gradients_.empty(),
                  "a step leaves nothing behind");
+}
+
+void Stage::abandon_step() {
+  for (Outbox* outbox : {&activations_sent_, &gradients_sent_}) outbox->clear();
+  flights_.clear();
+  activations_.clear();
+  gradients_.clear();
+  saved_ = 0;
+  for (Chunk& chunk : chunks_) chunk.landed = 0;
 }
 
 }  // namespace braid::parallel

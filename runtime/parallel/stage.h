@@ -47,6 +47,8 @@ class Stage : public StageWork {
 
   // Waits for what is still being sent; nothing of a step may remain.
   void finish_step();
+  // Forgets a step that failed half-way.
+  void abandon_step();
 
   // Bytes kept for backward: the most at one moment since the stage was made.
   std::int64_t peak_saved() const { return peak_saved_; }
@@ -83,6 +85,8 @@ class Stage : public StageWork {
     at::Tensor tensor;
   };
 
+  // Whether the layer's products round their factors to 8 bits.
+  bool rounds(const Layer& layer) const;
   void run_backward(int chunk, int micro_batch, bool weights_too);
   // After a layer's weight gradients of one micro-batch. The layer before it in this order has had
   // the time of this one to scatter its own.

@@ -122,7 +122,7 @@ bool takes_fused_adamw(std::span<FlatBuffer* const> buffers) {
 }
 
 void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
-                      double learning_rate, std::int64_t step, const at::Tensor& gradient_scale) {
+                      const at::Tensor& pace, const at::Tensor& gradient_scale) {
   const ops::Timed timed("adamw");
   const at::Tensor scale = gradient_scale.to(at::kFloat);
   for (FlatBuffer* buffer : buffers) {
@@ -133,6 +133,7 @@ void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
     call.first = buffer->first_moment();
     call.second = buffer->second_moment();
     call.scale = scale;
+    call.pace = pace;
     for (const ElementRun& run : buffer->owned()) {
       const float decay = run.decays ? static_cast<float>(adamw.weight_decay) : 0.0F;
       const std::int64_t end = run.end - buffer->owned_begin();
@@ -141,11 +142,9 @@ void fused_adamw_step(std::span<FlatBuffer* const> buffers, const AdamW& adamw,
       else
         call.runs.push_back({end, decay});
     }
-    call.rate = learning_rate;
     call.beta1 = adamw.beta1;
     call.beta2 = adamw.beta2;
     call.epsilon = adamw.epsilon;
-    call.step = step;
     internal_check(ops::fused::adamw(call), "all buffers of a model are of the same types");
     buffer->share_weights();
     buffer->drop_gradients();

@@ -28,9 +28,10 @@ void adamw_step(std::span<parallel::FlatBuffer* const> buffers, const AdamW& ada
 
 // Whether a kernel takes the buffers: step and bf16 weights in one pass over memory.
 bool takes_fused_adamw(std::span<parallel::FlatBuffer* const> buffers);
-// The same in that pass. `gradient_scale` is one number on the device; where
-// it is not finite nothing changes, so that the host need not look at it first.
+// The same in that pass. `pace` is ops::fused::adamw_pace() and `gradient_scale` one number, both
+// on the device; where the scale is not finite nothing changes, so that the host need not look at
+// it first.
 void fused_adamw_step(std::span<parallel::FlatBuffer* const> buffers, const AdamW& adamw,
-                      double learning_rate, std::int64_t step, const at::Tensor& gradient_scale);
+                      const at::Tensor& pace, const at::Tensor& gradient_scale);
 
 }  // namespace braid::train

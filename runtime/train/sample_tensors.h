@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "runtime/parallel/site.h"
-#include "runtime/train/worker.h"
+#include "runtime/train/sample_source.h"
 
 namespace braid::train {
 

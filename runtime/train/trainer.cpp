@@ -12,6 +12,7 @@
 #include "planner/explain/summary.h"
 #include "planner/profile/fingerprint.h"
 #include "planner/simulate/predicted_terms.h"
+#include "runtime/models/huggingface.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
 #include "runtime/train/metrics.h"
@@ -32,17 +33,17 @@ struct Identity {
 
 std::vector<Identity> identities(const Plan& plan, const TrainOptions& o) {
   const LearningRate& rate = o.learning_rate;
-  return {
-      {"plan", plan_text(plan), "give every rank the same plan file"},
-      {"options",
-       fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {} {}", o.steps,
-                   static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
-                   o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate), rate.peak,
-                   rate.minimum, rate.warmup_steps, rate.decay_steps, rate.total_steps,
-                   o.recorded_steps, !o.trace.empty(), o.mask_token.value_or(-1)),
-       "start every rank with the same flags"},
-      {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
-       "give every rank the same data"}};
+  return {{"plan", plan_text(plan), "give every rank the same plan file"},
+          {"options",
+           fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {} {} {}", o.steps,
+                       static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
+                       o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate),
+                       rate.peak, rate.minimum, rate.warmup_steps, rate.decay_steps,
+                       rate.total_steps, o.recorded_steps, !o.trace.empty(),
+                       o.mask_token.value_or(-1), o.weights.string()),
+           "start every rank with the same flags"},
+          {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
+           "give every rank the same data"}};
 }
 
 std::int64_t word_of(const std::string& text) {
@@ -90,7 +91,9 @@ ObjectiveOptions objective_options(const TrainOptions& options) {
 // The mean peak of a device; none in fp64, of which a cluster's description says nothing.
 std::optional<FlopsPerSecond> device_peak(const Plan& plan, const parallel::Numerics& numerics) {
   if (numerics.compute == at::kDouble) return std::nullopt;
-  const Precision precision = numerics.compute == at::kFloat ? Precision::fp32 : Precision::bf16;
+  const Precision precision = numerics.compute == at::kFloat ? Precision::fp32
+                              : numerics.fp8                 ? Precision::fp8
+                                                             : Precision::bf16;
   return cluster_peak(plan.cluster, precision) / static_cast<double>(plan.cluster.num_devices());
 }
 
@@ -160,6 +163,8 @@ parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::De
       return parallel::numerics_of(Precision::fp32, Precision::fp32, device);
     case RunPrecision::bf16:
       return parallel::numerics_of(Precision::bf16, plan.gradient_precision, device);
+    case RunPrecision::fp8:
+      return parallel::numerics_of(Precision::fp8, plan.gradient_precision, device);
   }
   internal_failure("unknown precision", std::source_location::current());
 }
@@ -177,9 +182,14 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   settings.adamw = options.adamw;
   settings.clip = options.clip;
   settings.model.dropout = options.dropout;
+  settings.capture = options.capture;
   Worker worker(plan, world, settings,
                 sample_source(plan.model, options.data, objective_options(options)));
 
+  if (!options.weights.empty()) {
+    models::load_huggingface(worker.model(), plan.model, models::Checkpoint(options.weights));
+    worker.weights_changed();
+  }
   if (world.rank() == 0 && options.on_start) options.on_start();
 
   const Flops step_flops = training_flops(plan.model) * static_cast<double>(plan.global_batch);

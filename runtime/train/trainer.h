@@ -21,7 +21,7 @@
 
 namespace braid::train {
 
-enum class RunPrecision { plan, fp64, fp32, bf16 };
+enum class RunPrecision { plan, fp64, fp32, bf16, fp8 };
 
 struct TrainOptions {
   std::int64_t steps = 1;
@@ -34,6 +34,8 @@ struct TrainOptions {
   std::shared_ptr<const Dataset> data;     // ranks that are threads share one
   std::optional<std::int64_t> mask_token;  // of a masked model; none: the data's first free id
   at::Device device = at::kCPU;
+  bool capture = true;            // see WorkerOptions
+  std::filesystem::path weights;  // a Hugging Face checkpoint to begin with; empty: random ones
 
   // Rank 0 alone writes.
   std::function<void()> on_start;  // all ranks agree, and the first step is next

@@ -9,6 +9,7 @@
 
 #include "planner/core/error.h"
 #include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/random.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
@@ -24,7 +25,9 @@ Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, Samp
       world_(world),
       options_(std::move(options)),
       samples_(std::move(samples)),
-      groups_(world) {
+      groups_(world),
+      inputs_(plan_, samples_, options_.numerics.device),
+      captured_(options_.numerics.device, why_launches_differ()) {
   const int devices = plan_.cluster.num_devices();
   if (world.size() != devices)
     throw Error(
@@ -50,69 +53,20 @@ Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, Samp
 
 void Worker::weights_changed() { model_.send_copies(); }
 
-std::int64_t Worker::first_sample(const Layer& layer, int micro_batch, std::int64_t step) const {
-  return step * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
-}
-
-Worker::Tokens Worker::tokens(const Layer& layer, int micro_batch, std::int64_t step) const {
-  const parallel::Site& site = layer.site();
-  const LayerShape& embedding = plan_.model.type_of(0).shape;
-  const LayerShape& head = plan_.model.type_of(plan_.model.num_layers() - 1).shape;
-  const auto inputs = static_cast<std::size_t>(embedding.tokens + embedding.carried_tokens);
-  std::vector<std::int64_t> ids(inputs), labels(static_cast<std::size_t>(head.tokens));
-  const auto rows = [&](const std::vector<parallel::Segment>& segments) {
-    return at::empty({parallel::count(segments), site.samples}, at::kLong);
-  };
-  // One sample's column of `to`: the values of its tokens.
-  const auto fill = [&](const at::Tensor& to, const std::vector<parallel::Segment>& segments,
-                        std::int64_t sample, const std::int64_t* values) {
-    auto* out = to.data_ptr<std::int64_t>() + sample;
-    for (const parallel::Segment& s : segments)
-      for (std::int64_t t = s.begin; t < s.end; ++t, out += site.samples) *out = values[t];
-  };
-  const bool embeds = site.shape.kind == LayerKind::embedding;
-  Tokens tokens;
-  (embeds ? tokens.ids : tokens.labels) = rows(site.inner_tokens());
-  if (site.beside) tokens.decoder_ids = rows(site.beside->inner_tokens());
-  const std::int64_t first = first_sample(layer, micro_batch, step);
-  for (std::int64_t sample = 0; sample < site.samples; ++sample) {
-    samples_.read(first + sample, ids, labels);
-    fill(embeds ? tokens.ids : tokens.labels, site.inner_tokens(), sample,
-         embeds ? ids.data() : labels.data());
-    if (site.beside)
-      fill(tokens.decoder_ids, site.beside->inner_tokens(), sample, ids.data() + embedding.tokens);
-  }
-  return tokens;
-}
-
-// From pinned memory: an ordinary copy would wait for all that the device was given before.
-Worker::Tokens Worker::tokens_on_device(const Layer& layer, int micro_batch,
-                                        std::int64_t step) const {
-  const at::Device device = options_.numerics.device;
-  const auto sent = [&](const at::Tensor& x) {
-    if (!x.defined()) return x;
-    return device.is_cuda() ? x.pin_memory().to(device, /*non_blocking=*/true) : x.to(device);
-  };
-  const Tokens read = tokens(layer, micro_batch, step);
-  return {sent(read.ids), sent(read.labels), sent(read.decoder_ids)};
-}
-
-void Worker::read_ahead() {
-  ahead_.clear();
-  ahead_step_ = step_ + 1;
+void Worker::read_tokens(std::int64_t step) {
+  if (options_.numerics.device.is_meta()) return;
   if (plan_.model.type_of(plan_.model.num_layers() - 1).shape.pooled) return;
   for (int m = 0; m < plan_.shape.micro_batches; ++m)
     for (const Layer* layer :
          {static_cast<const Layer*>(model_.embedding), static_cast<const Layer*>(model_.head)})
-      if (layer != nullptr)
-        ahead_.emplace(std::pair(layer, m), tokens_on_device(*layer, m, ahead_step_));
+      if (layer != nullptr) inputs_.on_device(*layer, m, step);
 }
 
 Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
   const parallel::Site& site = layer.site();
   Feed feed;
   feed.loss_scale = loss_scale_;
-  feed.sample = first_sample(layer, micro_batch, step_);
+  feed.sample = inputs_.first_sample(layer, micro_batch, step_);
   feed.step_key = ops::random_key(options_.seed, fmt::format("dropout {}", step_));
   const at::Device device = options_.numerics.device;
   const bool attends = site.shape.kind == LayerKind::block;
@@ -138,9 +92,7 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
     if (site.beside) feed.decoder_ids = empty(*site.beside);
     return feed;
   }
-  const auto ahead =
-      ahead_step_ == step_ ? ahead_.extract(std::pair(&layer, micro_batch)) : Ahead::node_type();
-  const Tokens read = ahead.empty() ? tokens_on_device(layer, micro_batch, step_) : ahead.mapped();
+  const Tokens& read = inputs_.on_device(layer, micro_batch, step_);
   feed.ids = read.ids;
   feed.labels = read.labels;
   feed.decoder_ids = read.decoder_ids;
@@ -158,42 +110,75 @@ double Worker::counted_predictions() const {
   // A tensor group sees the same tokens: one of its ranks counts them.
   if (head != nullptr && (!head->site().megatron() || head->site().tensor_rank == 0))
     for (int m = 0; m < plan_.shape.micro_batches; ++m)
-      counted.add_(tokens(*head, m, step_).labels.ne(ops::kIgnoreLabel).sum().to(counted.device()));
+      counted.add_(
+          inputs_.read(*head, m, step_).labels.ne(ops::kIgnoreLabel).sum().to(counted.device()));
   parallel::all_reduce(counted, world_, "count tokens");
   return std::max(1.0, counted.item<double>());
+}
+
+std::string Worker::why_launches_differ() const {
+  if (!options_.capture) return "switched off";
+  if (world_.size() > 1) return fmt::format("{} ranks wait for each other", world_.size());
+  if (options_.model.dropout > 0) return "dropout draws anew in each step";
+  if (samples_.ignores_labels || samples_.length)
+    return "how many tokens count differs from step to step";
+  if (samples_.image) return "images are sent when they are needed";
+  if (options_.before_update) return "gradients are looked at before they are used";
+  if (options_.numerics.compute == at::kDouble) return "the host takes part in updates in fp64";
+  for (const LayerType& type : plan_.model.types)
+    if (type.shape.experts > 0) return "where tokens go decides how many an expert gets";
+  return {};
+}
+
+void Worker::play() {
+  parallel::play(list_, *stage_);
+  stage_->finish_step();
+}
+
+void Worker::abandon() {
+  stage_->abandon_step();
+  if (model_.head != nullptr) model_.head->take_loss();
+  for (parallel::FlatBuffer* buffer : buffers_) buffer->drop_gradients();
 }
 
 StepResult Worker::step(std::int64_t number, double learning_rate) {
   step_ = number;
   learning_rate_ = learning_rate;
   loss_scale_ = 1 / counted_predictions();
-  parallel::play(list_, *stage_);
-  stage_->finish_step();
+  if (const at::Device device = options_.numerics.device; !device.is_meta()) {
+    if (device.is_cuda()) read_tokens(step_);
+    const at::Tensor pace = ops::fused::adamw_pace(learning_rate_, options_.adamw.beta1,
+                                                   options_.adamw.beta2, step_ + 1);
+    send(pace, pace_, device);
+  }
+  captured_.run([this] { play(); }, [this] { abandon(); });
+  if (unseen_) {
+    read_tokens(step_ + 1);  // while the device is at this one
+    look_at_result();
+  }
   return result_;
 }
 
 // All ranks learn loss and norm together, so that they stop together when one is not a number.
 void Worker::update() {
   const parallel::ComputeScope scope(parallel::Phase::update, "");
-  at::Tensor loss = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
-  if (model_.head != nullptr) loss.add_(model_.head->take_loss(), loss_scale_);
+  loss_ = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  if (model_.head != nullptr) loss_.add_(model_.head->take_loss(), loss_scale_);
   if (world_.size() > 1) {
     // The first that all stages do together: who is here early waits for the last to reduce.
     parallel::communicate(
         {.operation = "loss",
          .role = plan_.shape.stages > 1 ? parallel::Role::all_stages : parallel::Role::together},
-        [&] { return world_.all_reduce(parallel::buffer_of(loss), comm::Reduction::sum, "loss"); })
+        [&] { return world_.all_reduce(parallel::buffer_of(loss_), comm::Reduction::sum, "loss"); })
         .wait();
   }
-  const at::Tensor squares = gradient_squares(buffers_, world_);
-  // Where one kernel does it all, the host reads loss and norm when the update is under way, and
-  // the next step's tokens before it waits for them.
-  if (takes_fused_adamw(buffers_)) {
-    update_unseen(loss, squares);
-    read_ahead();
-    look_at(loss, squares);
+  squares_ = gradient_squares(buffers_, world_);
+  // Where one kernel does it all, the host reads loss and norm when the update is under way.
+  unseen_ = takes_fused_adamw(buffers_);
+  if (unseen_) {
+    update_unseen();
   } else {
-    look_at(loss, squares);
+    look_at_result();
     if (options_.before_update) options_.before_update();
     const bool clips = options_.clip > 0 && result_.gradient_norm > options_.clip;
     adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1,
@@ -203,18 +188,18 @@ void Worker::update() {
 }
 
 // With a scale that is not a number, and so without effect, where loss or norm are not finite.
-void Worker::update_unseen(const at::Tensor& loss, const at::Tensor& squares) {
-  const at::Tensor norm = squares.sqrt();
-  at::Tensor scale = norm.add(loss).mul(0).add(1);
+void Worker::update_unseen() {
+  const at::Tensor norm = squares_.sqrt();
+  at::Tensor scale = norm.add(loss_).mul(0).add(1);
   if (options_.clip > 0) scale = scale.mul(norm.reciprocal().mul(options_.clip).clamp_max(1));
   if (options_.before_update) options_.before_update();
-  fused_adamw_step(buffers_, options_.adamw, learning_rate_, step_ + 1, scale);
+  fused_adamw_step(buffers_, options_.adamw, pace_, scale);
 }
 
-void Worker::look_at(const at::Tensor& loss, const at::Tensor& squares) {
-  const bool dry = loss.is_meta();
-  result_ = {.loss = dry ? 0 : loss.item<double>(),
-             .gradient_norm = dry ? 0 : std::sqrt(squares.item<double>())};
+void Worker::look_at_result() {
+  const bool dry = loss_.is_meta();
+  result_ = {.loss = dry ? 0 : loss_.item<double>(),
+             .gradient_norm = dry ? 0 : std::sqrt(squares_.item<double>())};
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm))
     throw Error({.what = fmt::format("loss {} and gradient norm {} at step {}", result_.loss,
                                      result_.gradient_norm, step_),

@@ -49,7 +49,7 @@ TEST(PlanCommand, AnswersProgramsWhereNothingFits) {
   const Json& why = answer.at("infeasible");
   EXPECT_EQ(keys_of(why), (std::vector<std::string>{
                               "constraint", "stage", "needed_bytes", "available_bytes", "breakdown",
-                              "enough_memory_bytes", "enough_batch", "enough_devices"}));
+                              "enough_memory_bytes", "enough_batch", "enough_devices", "rule"}));
   EXPECT_GT(why.at("needed_bytes"), why.at("available_bytes"));
   EXPECT_EQ(why.at("available_bytes"), 64 << 20);
 }
@@ -108,6 +108,16 @@ TEST(PlanCommand, KeepsWithinTheLimitsItIsGiven) {
       EXPECT_EQ(s.cp, 1);
       EXPECT_EQ(s.recompute, Recompute::none);
     }
+}
+
+TEST(PlanCommand, ShowsNoBoundAndNoAlternativesWhereNoneIsWanted) {
+  const InputFolder folder;
+  const Json answer = json_of(run_braid(
+      plan_command({"--format", "json", "--algorithm", "bmw", "--no-bound", "--alternatives", "0"}),
+      folder.path()));
+  EXPECT_TRUE(answer.at("alternatives").empty());
+  EXPECT_TRUE(answer.at("search").at("lower_bound_seconds").is_null());
+  EXPECT_TRUE(answer.at("search").at("gap").is_null());
 }
 
 TEST(PlanCommand, EveryAlgorithmAnswers) {

@@ -169,7 +169,7 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
       {"a warm-up past the end",
        {"--lr-schedule", "cosine", "--warmup", "200"},
        {"do not fit into 100 steps"}},
-      {"no such precision", {"--precision", "fp8"}, {"'fp8'", "--precision", "fp64"}},
+      {"no such precision", {"--precision", "fp7"}, {"'fp7'", "--precision", "fp64"}},
       {"no steps", {"--steps", "0"}, {"out of range", "--steps"}},
       {"a dropout of all", {"--dropout", "1"}, {"--dropout"}},
       {"no folder for TensorBoard", {"--tensorboard"}, {"--metrics FOLDER"}},
@@ -188,9 +188,12 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
 }
 
 TEST_F(TrainCommand, RefusesModelsItCannotRunYet) {
-  const auto model = std::filesystem::path(BRAID_SOURCE_DIR) / "configs/models/swin-huge-32.json";
+  Json model =
+      read_json(std::filesystem::path(BRAID_SOURCE_DIR) / "configs/models/swin-huge-32.json");
+  model["window_size"] = 6;  // which does not tile 56 patches a side
   make_plan(folder_.path(), {});
-  const Outcome planned = run_braid({"plan", "--model", model.string(), "--cluster", "cluster.json",
+  write_text(folder_ / "swin.json", model.dump());
+  const Outcome planned = run_braid({"plan", "--model", "swin.json", "--cluster", "cluster.json",
                                      "--global-batch", "8", "--out", "plan.json"},
                                     folder_.path());
   ASSERT_EQ(planned.exit, 0) << planned.error;
@@ -198,6 +201,7 @@ TEST_F(TrainCommand, RefusesModelsItCannotRunYet) {
     const Outcome outcome = train({flag});
     EXPECT_EQ(outcome.exit, 2);
     EXPECT_THAT(outcome.error, HasSubstr("the runtime cannot train 'swin"));
+    EXPECT_THAT(outcome.error, HasSubstr("windows of 6 × 6 tokens that do not tile 56 × 56"));
   }
 }
 

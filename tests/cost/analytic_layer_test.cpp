@@ -48,6 +48,18 @@ TEST(AnalyticLayer, IsNeverFasterThanThePeak) {
   }
 }
 
+TEST(AnalyticLayer, Fp8IsForTheProductsOfBlocksAlone) {
+  const auto forward = [](const LayerShape& shape, Precision precision) {
+    return analytic_layer(device_model_of(a100(), precision), shape, {}, 1, precision);
+  };
+  const AnalyticTimes wide = forward(llama_block(), Precision::bf16);
+  const AnalyticTimes narrow = forward(llama_block(), Precision::fp8);
+  EXPECT_LT(narrow.backward_weight, wide.backward_weight);
+  EXPECT_EQ(narrow.attention, wide.attention);
+  const LayerShape head{.kind = LayerKind::head, .tokens = 4096, .hidden = 4096, .vocab = 32000};
+  EXPECT_EQ(forward(head, Precision::fp8).forward, forward(head, Precision::bf16).forward);
+}
+
 TEST(AnalyticLayer, NarrowSlicesLoseEfficiency) {
   const DeviceModel device = device_model_of(a100(), Precision::bf16);
   const AnalyticTimes whole = analytic_layer(device, llama_block(), {}, 1, Precision::bf16);

@@ -106,6 +106,20 @@ TEST(PlanText, SmallLimitsAreTypedInMebibytes) {
   EXPECT_THAT(render_text(result, kPlain), HasSubstr("--memory 32MiB"));
 }
 
+TEST(PlanText, ABrokenRuleIsToldWithWhereAndFix) {
+  SearchResult result;
+  result.infeasible.emplace();
+  result.infeasible->constraint = "strategy";
+  result.infeasible->rule = Mistake{.what = "tp·cp=8 does not divide 197 tokens",
+                                    .where = "layers 'encoder' under tp8",
+                                    .fix = "make tp·cp one of 1"};
+  const std::string text = render_text(result, kPlain);
+  for (const char* words : {"No plan fits   tp·cp=8 does not divide 197 tokens",
+                            "layers 'encoder' under tp8", "make tp·cp one of 1"})
+    EXPECT_THAT(text, HasSubstr(words));
+  EXPECT_EQ(result_json(result).at("infeasible").at("rule").at("fix"), "make tp·cp one of 1");
+}
+
 TEST(PlanText, WhatOnlyAnotherAlgorithmFitsIsSaid) {
   SearchResult result;
   result.infeasible.emplace();

@@ -85,6 +85,12 @@ TEST(Mistral, HasAWindowUnlessItIsNull) {
   EXPECT_EQ(shape(model_from_json(json, "c"), "decoder").window, 32);
 }
 
+TEST(Phi3, HasAWindowWhereTheConfigNamesOne) {
+  EXPECT_EQ(shape(read(kLlama, R"({"model_type": "phi3"})"), "decoder").window, 0);
+  const Model windowed = read(kLlama, R"({"model_type": "phi3", "sliding_window": 32})");
+  EXPECT_EQ(shape(windowed, "decoder").window, 32);
+}
+
 TEST(Qwen2, HasBiasesOnQkvOnlyAndALateWindow) {
   const Model plain = read(kLlama, R"({"model_type": "qwen2", "sliding_window": 32})");
   EXPECT_TRUE(shape(plain, "decoder").qkv_bias);
@@ -202,6 +208,8 @@ TEST(Swin, HalvesTheImageBetweenStages) {
   EXPECT_EQ(shape(model, "stage1").tokens, 196);
   EXPECT_EQ(shape(model, "stage1").window, 49);
   EXPECT_EQ(shape(model, "stage1").position_bias, 169);
+  EXPECT_EQ(shape(model, "stage1").window_shift, 3);
+  EXPECT_EQ(shape(model, "stage2").window_shift, 0) << "one window is the image";
   EXPECT_EQ(shape(model, "stage2").tokens, 49);
   EXPECT_EQ(shape(model, "stage2").hidden, 64);
 }
@@ -220,6 +228,7 @@ constexpr NumbersCase kNumbers[] = {
     {"llama as it is", kLlama, "{}", 1e-6, 1e4, 0.02},
     {"mixtral as it is", kLlama, R"({"model_type": "mixtral"})", 1e-5, 1e6, 0.02},
     {"qwen3 as it is", kLlama, R"({"model_type": "qwen3"})", 1e-6, 1e4, 0.02},
+    {"phi3 as it is", kLlama, R"({"model_type": "phi3"})", 1e-5, 1e4, 0.02},
     {"null is absent", kLlama, R"({"rope_theta": null, "rms_norm_eps": null})", 1e-6, 1e4, 0.02},
     {"llama with its own", kLlama,
      R"({"rms_norm_eps": 1e-5, "rope_theta": 5e5, "initializer_range": 0.01})", 1e-5, 5e5, 0.01},
@@ -227,6 +236,8 @@ constexpr NumbersCase kNumbers[] = {
      R"({"rope_theta": 5e5, "rope_scaling": {"rope_type": "default"}})", 1e-6, 5e5, 0.02},
     {"a base inside the parameters", kLlama,
      R"({"rope_parameters": {"rope_theta": 2e7, "rope_type": "default"}})", 1e-6, 2e7, 0.02},
+    {"a rotation of all of the head, said so", kLlama,
+     R"({"rope_parameters": {"rope_theta": 2e7, "partial_rotary_factor": 1.0}})", 1e-6, 2e7, 0.02},
     {"gpt2 as it is", kGpt2, "{}", 1e-5, 1e4, 0.02},
     {"gpt2 with its own", kGpt2, R"({"layer_norm_epsilon": 1e-6, "initializer_range": 0.01})", 1e-6,
      1e4, 0.01},
@@ -371,11 +382,23 @@ constexpr MistakeCase kMistakes[] = {
     {"a rotary scaling nobody computes", kLlama,
      R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}})", 0, "'yarn'",
      "config.json: rope_scaling.rope_type", "default, linear or llama3"},
+    {"phi3's rotary scaling by lists of factors", kLlama,
+     R"({"model_type": "phi3", "rope_scaling": {"type": "longrope", "long_factor": [1.5],
+         "short_factor": [1.0]}})",
+     0, "'longrope'", "config.json: rope_scaling.type", "default, linear or llama3"},
     {"a rotary scaling without its factor", kLlama, R"({"rope_scaling": {"type": "linear"}})", 0,
      "'factor' is missing", "config.json: rope_scaling", "add \"factor\""},
+    {"rotary positions on a part of the head", kLlama, R"({"partial_rotary_factor": 0.75})", 0,
+     "on 0.75 of each head", "config.json: partial_rotary_factor", "a factor of 1"},
+    {"a part of the head among the rotary parameters", kLlama,
+     R"({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}})", 0,
+     "on 0.5 of each head", "config.json: rope_parameters.partial_rotary_factor", "a factor of 1"},
     {"rotary positions that differ between layers", kLlama,
      R"({"rope_parameters": {"full_attention": {"rope_theta": 10000.0}}})", 0,
      "differ between layers", "config.json: rope_parameters.full_attention", "one set"},
+    {"another number of parameters than the config states", kLlama,
+     R"({"braid_parameters": 82753})", 0, "have 82752 parameters, not 82753",
+     "config.json: braid_parameters", "leave the key out"},
     {"scores without a scale", kGpt2, R"({"scale_attn_weights": false})", 0,
      "without scaled scores", "config.json: scale_attn_weights", "usual way"},
     {"scores scaled by layer", kGpt2, R"({"scale_attn_by_inverse_layer_idx": true})", 0,

@@ -46,7 +46,7 @@ TEST(Oracles, HaveAsManyParametersAsTheirConfigSays) {
     EXPECT_EQ(tensors["logits"]["shape"].back(), model.types.back().shape.vocab) << model.name;
     ++num_oracles;
   }
-  EXPECT_EQ(num_oracles, 16);
+  EXPECT_GE(num_oracles, 19);
 }
 
 }  // namespace

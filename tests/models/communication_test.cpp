@@ -61,7 +61,7 @@ class LonelyRank {
     parallel::Side side = side_of(layer.site());
     parallel::Feed enters = feed(layer.site());
     enters.side = &side;
-    layer.forward(activation(layer.site()), enters, saved);
+    const at::Tensor y = layer.forward(activation(layer.site()), enters, saved);
     passes.forward = take();
     // What is begun to be scattered here, backward waits for.
     if (layer.gradients_in_forward()) parameters.end_gradients();
@@ -72,7 +72,7 @@ class LonelyRank {
     parameters.begin_gradients();
     parallel::Feed again;
     again.side = &side;
-    layer.backward(activation(layer.site()), again, saved, at_once);
+    layer.backward(y, again, saved, at_once);  // a gradient has the shape of what it is of
     parameters.end_gradients();
     parameters.settle_gradients();
     parameters.release_weights();
@@ -250,8 +250,8 @@ TEST(Communication, IsChargedAsItIsDoneForRandomPlansOfEveryArchitecture) {
   for (const char* kind :
        {"block all_gather", "block reduce_scatter", "block all_to_all", "block message",
         "block all_reduce", "embedding all_gather", "embedding reduce_scatter", "head all_gather",
-        "head reduce_scatter", "head all_reduce", "end all_reduce", "end all_gather",
-        "end reduce_scatter"})
+        "head reduce_scatter", "head all_reduce", "merge all_gather", "merge reduce_scatter",
+        "merge all_to_all", "end all_reduce", "end all_gather", "end reduce_scatter"})
     EXPECT_TRUE(seen.contains(kind)) << kind << " was in no plan";
 }
 

@@ -159,9 +159,9 @@ TEST(HuggingFace, MistakesNameFileAndTensor) {
   EXPECT_TRUE(holds(mistake.what, "'param.model.layers.0.self_attn.o_proj.weight'"));
 
   Model unknown = model;
-  unknown.family = "swin";
+  unknown.family = "yolos";
   mistake = mistake_of("a family", [&] { checkpoint.parameter(unknown, 1, kOut); });
-  EXPECT_TRUE(holds(mistake.where, "swin"));
+  EXPECT_TRUE(holds(mistake.where, "yolos"));
   EXPECT_TRUE(holds(mistake.fix, "gpt2, opt, llama"));
 
   mistake = mistake_of("a parameter", [&] {

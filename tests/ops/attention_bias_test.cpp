@@ -1,5 +1,6 @@
 // Attention with slopes, tables of distances and padding, against autograd.
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones_like.h>
@@ -181,6 +182,41 @@ TEST(BiasedAttention, TablesOfDistancesHaveAutogradsGradients) {
         << c.fact;
     EXPECT_TRUE(close(see.distance_gradient, expected[3].add(1), 1e-10)) << c.fact;
   }
+}
+
+// As windows of an image do it: rows of a table that nothing but an index tells, and scores that
+// fall for some pairs in some samples.
+TEST(BiasedAttention, PairsWithRowsOfTheirOwnAndGroupsOfSamplesAreAutograds) {
+  const std::int64_t queries = 4, keys = 5, heads = 3, entries = 6, groups = 3;
+  const auto batched = [&](std::int64_t tokens, int seed) {
+    return random_tensor({tokens, 2 * groups, heads, 8}, seed);
+  };
+  const at::Tensor q = batched(queries, 1), k = batched(keys, 2), v = batched(keys, 3);
+  const at::Tensor dout = batched(queries, 4), table = random_tensor({entries, heads}, 5);
+  const at::Tensor rows = at::arange(queries * keys).mul(7).remainder(entries);
+  const at::Tensor by_group = random_tensor({groups, queries, keys}, 6).mul(10);
+  Visibility see{.causal = false,
+                 .by_distance = table,
+                 .distance_gradient = at::zeros_like(table),
+                 .pair_rows = rows.view({queries, keys}),
+                 .by_group = by_group};
+  Recorded reference(
+      [&](const std::vector<at::Tensor>& x) {
+        const at::Tensor by_row =
+            x[3].index_select(0, rows).view({1, queries, keys, heads}).permute({0, 3, 1, 2});
+        return attention_written_out({x[0], x[1], x[2]},
+                                     by_row.add(by_group.repeat_interleave(2, 0).unsqueeze(1)));
+      },
+      {q, k, v, table});
+  const Attended found = attention(q, k, v, kScale, see);
+  EXPECT_TRUE(close(found.out, reference.output(), 1e-10));
+  const std::vector<at::Tensor> expected = reference.backward(dout);
+  const AttentionGradients gradients =
+      attention_backward(dout, q, k, v, found.out, found.lse, kScale, see);
+  EXPECT_TRUE(close(gradients.dq, expected[0], 1e-10));
+  EXPECT_TRUE(close(gradients.dk, expected[1], 1e-10));
+  EXPECT_TRUE(close(gradients.dv, expected[2], 1e-10));
+  EXPECT_TRUE(close(see.distance_gradient, expected[3], 1e-10));
 }
 
 // As a ring does it: one block of keys after the other, of which some are padding in a sample.

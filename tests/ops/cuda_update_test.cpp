@@ -52,21 +52,23 @@ struct Buffers {
 };
 
 // AdamW as it is written down (Loshchilov and Hutter, 2019), in fp64.
+constexpr double kRate = 1e-2;
+constexpr std::int64_t kStep = 3;
 Buffers expected_step(const Buffers& b, const fused::Adamw& step, double scale) {
   const at::Tensor g = exact(b.gradient).mul(scale);
   const at::Tensor m = exact(b.first).mul(step.beta1).add(g.mul(1 - step.beta1));
   const at::Tensor v = exact(b.second).mul(step.beta2).add(g.square().mul(1 - step.beta2));
-  const double t = static_cast<double>(step.step);
+  const double t = static_cast<double>(kStep);
   const at::Tensor direction =
       m.div(1 - std::pow(step.beta1, t))
           .div(v.div(1 - std::pow(step.beta2, t)).sqrt().add(step.epsilon));
   at::Tensor w = exact(b.master);
   std::int64_t begin = 0;
   for (const kernels::DecayRun& run : step.runs) {
-    w.narrow(0, begin, run.end - begin).mul_(1 - step.rate * static_cast<double>(run.decay));
+    w.narrow(0, begin, run.end - begin).mul_(1 - kRate * static_cast<double>(run.decay));
     begin = run.end;
   }
-  return {w.sub(direction.mul(step.rate)), g, m, v};
+  return {w.sub(direction.mul(kRate)), g, m, v};
 }
 
 fused::Adamw step_of(const Buffers& b) {
@@ -75,11 +77,10 @@ fused::Adamw step_of(const Buffers& b) {
   step.gradient = b.gradient;
   step.first = b.first;
   step.second = b.second;
-  step.rate = 1e-2;
   step.beta1 = 0.9;
   step.beta2 = 0.95;
   step.epsilon = 1e-8;
-  step.step = 3;
+  step.pace = fused::adamw_pace(kRate, step.beta1, step.beta2, kStep).to(b.master.device());
   return step;
 }
 

@@ -50,6 +50,12 @@ std::vector<Case> cases() {
   bidirectional.tokens = 2;
   LayerShape causal = block();
   causal.tokens = 2;
+  LayerShape windows = block();
+  windows.attention = AttentionKind::window;
+  LayerShape classifier = sample_model().types.back().shape;
+  classifier.pooled = true;
+  LayerShape class_token = classifier;
+  class_token.class_token = true;
   LayerShape shared = mixture();
   shared.shared_ffn = 127;
   const LayerShape embedding = sample_model().types[0].shape;
@@ -78,6 +84,11 @@ std::vector<Case> cases() {
       {"which must be cut as well", merge, {.tp = 8}, split_divides_tokens},
       {"a causal ring works in pairs of blocks", causal, {.cp = 2}, ring_halves_tokens},
       {"another ring does not", bidirectional, {.cp = 2}, {}},
+      {"windows have no ring", windows, {.cp = 2}, cp_needs_sequence},
+      {"their heads are cut", windows, {.tp = 2}, {}},
+      {"nor has a merge", merge, {.cp = 2}, cp_needs_sequence},
+      {"nor a mean of all tokens", classifier, {.cp = 2}, cp_needs_sequence},
+      {"a class token is on one rank of a ring", class_token, {.cp = 2}, {}},
       {"twelve samples over three replicas", block(), {.dp = 3}, {}},
       {"twelve samples over eight replicas", block(), {.dp = 8}, dp_divides_micro_batch},
       {"no replica at all", block(), {.dp = 0}, dp_divides_micro_batch},

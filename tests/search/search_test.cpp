@@ -217,6 +217,56 @@ TEST(Search, WhatDoesNotFitIsExplainedAndEnoughMemoryIsEnough) {
   EXPECT_FALSE(run(c).plan.has_value());
 }
 
+TEST(Search, BalancedCutsAreNotBehindEvenOnes) {
+  // Options of equal load differ once an iteration: a stage by itself cannot tell them apart.
+  const Case c{"", "vit-huge-32", "titan-rtx-8x8", 64, Bytes(8'000'000'000)};
+  const SearchResult even = run(c, [](auto& o) {
+    o.space.schedules = {ScheduleKind::one_f_one_b};
+    o.space.even_cuts = true;
+  });
+  const SearchResult balanced = run(c, [](auto& o) {
+    o.algorithm = Algorithm::bmw;
+    o.prove = false;
+  });
+  EXPECT_LE(time_of(balanced), time_of(even) * (1 + kRounding));
+}
+
+TEST(Search, ABaselineThatDividesNothingNamesTheRuleItBreaks) {
+  // 14 × 14 patches and a class token: 197 tokens, a prime.
+  const Case c{"", "vit-huge-32", "titan-rtx-1x8", 64, {}, 0, 4};
+  const SearchResult result = run(c, [](auto& o) { o.algorithm = Algorithm::tp; });
+  EXPECT_FALSE(result.plan.has_value());
+  ASSERT_TRUE(result.infeasible.has_value());
+  const Infeasible& why = *result.infeasible;
+  EXPECT_EQ(why.constraint, "strategy");
+  ASSERT_TRUE(why.rule.has_value());
+  EXPECT_EQ(why.rule->what, "tp·cp=8 does not divide 197 tokens");
+  EXPECT_EQ(why.rule->where, "layers 'encoder' under tp8");
+  EXPECT_NE(why.rule->fix.find("--algorithm exact"), std::string::npos);
+  EXPECT_EQ(why.closest.model.num_layers(), 6) << "the task is told where there is no plan";
+  EXPECT_FALSE(why.enough_memory || why.enough_batch || why.enough_devices);
+}
+
+TEST(Search, ABatchThatReplicasDoNotDivideIsNoBrokenRule) {
+  const Case c{"", "vit-huge-32", "titan-rtx-1x8", 4, {}, 0, 4};
+  const SearchResult result = run(c, [](auto& o) { o.algorithm = Algorithm::dp; });
+  ASSERT_TRUE(result.infeasible.has_value());
+  EXPECT_EQ(result.infeasible->constraint, "batch");
+  EXPECT_FALSE(result.infeasible->rule.has_value());
+}
+
+TEST(Search, WithoutAProofABaselineFindsTheSamePlanAndNoBound) {
+  const auto zero = [](auto& o) { o.algorithm = Algorithm::zero3; };
+  const SearchResult proven = run(kSmall, zero);
+  const SearchResult plain = run(kSmall, [&](auto& o) {
+    zero(o);
+    o.prove = false;
+  });
+  EXPECT_EQ(time_of(plain), time_of(proven));
+  EXPECT_GT(proven.plan->certificate.lower_bound, Seconds(0));
+  EXPECT_EQ(plain.plan->certificate.lower_bound, Seconds(0));
+}
+
 TEST(Search, ABaselineThatDoesNotFitIsExplainedByItsOwnPlans) {
   Case c{"", "llama2-7b", "a100-80g-8", 64, 40_GiB};
   const auto plainly = [](auto& o) { o.algorithm = Algorithm::dp; };

@@ -13,6 +13,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
+#include "planner/model/huggingface.h"
 #include "planner/model/model.h"
 #include "planner/plan/legal.h"
 #include "planner/plan/plan.h"
@@ -20,10 +21,13 @@
 
 namespace braid {
 
-// Names of the tiny models, one for each architecture.
-inline const std::vector<std::string> kTinyModels = {
-    "gpt2", "llama", "llama_tied", "mistral", "qwen2",   "qwen3", "mixtral",
-    "opt",  "bloom", "bert",       "t5",      "t5_v1_1", "vit"};
+// Names of the tiny models: every family that the runtime trains, and what two of them can be
+// besides.
+inline const std::vector<std::string> kTinyModels = [] {
+  std::vector<std::string> names = huggingface::family_names();
+  names.insert(names.end(), {"llama_tied", "t5_v1_1"});
+  return names;
+}();
 
 // Eight heads, so that every degree up to eight divides them; a vocabulary that none divides.
 inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
@@ -38,6 +42,15 @@ inline Model tiny_model(const std::string& name, int blocks, std::int64_t sequen
         {"model_type", "vit"},      {"hidden_size", 32},       {"num_labels", 5},
         {"image_size", 12},         {"patch_size", 4},         {"qkv_bias", true},
         {"num_attention_heads", 8}, {"intermediate_size", 48}, {"num_hidden_layers", blocks}};
+    return model_from_json(json, name);
+  }
+  // Three stages of 64, 16 and 4 tokens, whatever the sequence, in windows of four: eight ranks cut
+  // pairs of rows.
+  if (name == "swin") {
+    const Json json = {
+        {"model_type", "swin"}, {"embed_dim", 16},          {"num_labels", 5},
+        {"image_size", 16},     {"patch_size", 2},          {"window_size", 2},
+        {"mlp_ratio", 1.5},     {"depths", {blocks, 2, 1}}, {"num_heads", {8, 8, 8}}};
     return model_from_json(json, name);
   }
   if (name.starts_with("t5")) {

@@ -44,6 +44,42 @@ TEST_P(CudaTrain, RecomputationAndMicroBatchesChangeNothing) {
   }
 }
 
+TEST_P(CudaTrain, RoundedFactorsTrainNearlyAsWell) {
+  if (type() != at::kBFloat16) GTEST_SKIP() << "fp8 is beside bf16";
+  const Plan plan = reference_plan(tiny_model("llama", 2, 16), 4);
+  WorkerOptions narrow = options();
+  narrow.numerics.fp8 = true;
+  constexpr int kSteps = 4;
+  const Outcome expected = train_in_process(plan, kSteps, options());
+  const Outcome found = train_in_process(plan, kSteps, narrow);
+  for (std::size_t i = 0; i < found.losses.size(); ++i)
+    EXPECT_NEAR(found.losses[i], expected.losses[i], 5e-2) << "step " << i;
+  EXPECT_NE(found.losses, expected.losses);
+}
+
+TEST_P(CudaTrain, AStepThatIsLaunchedAtOnceIsTheSameStep) {
+  if (!device.is_cuda()) GTEST_SKIP() << "needs a GPU";
+  constexpr int kSteps = 8, kPlainSteps = 2;
+  for (const char* name : {"llama", "llama_tied", "gpt2", "mistral"}) {
+    Plan plan = reference_plan(tiny_model(name, 2, 16), 4);
+    plan.shape.micro_batches = 2;
+    const auto losses = [&](bool capture) {
+      std::vector<double> all;
+      comm::run_in_process(1, [&](comm::Group& world) {
+        const at::NoGradGuard no_grad;
+        WorkerOptions how = options();
+        how.capture = capture;
+        Worker worker(plan, world, how, synthetic_samples(plan.model));
+        for (int step = 0; step < kSteps; ++step)
+          all.push_back(worker.step(step, 1e-3 * (step + 1)).loss);
+        EXPECT_EQ(worker.captured().replayed(), capture ? kSteps - kPlainSteps : 0) << name;
+      });
+      return all;
+    };
+    EXPECT_EQ(losses(true), losses(false)) << name;
+  }
+}
+
 TEST_P(CudaTrain, RanksThatShareTheVocabularyTrainAsOne) {
   if (device.is_cuda()) GTEST_SKIP() << "ranks that are threads have no GPU memory in common";
   for (const Zero zero : {Zero::none, Zero::optimizer, Zero::parameters}) {

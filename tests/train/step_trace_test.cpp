@@ -171,7 +171,8 @@ TEST(StepTrace, LayersOfDifferentLayoutRedistribute) {
 
 TEST(StepTrace, EveryLayerAndMicroBatchIsThereInEachDirection) {
   std::map<std::tuple<std::string, int, parallel::Phase>, int> seen;
-  for (const parallel::ComputeSpan& span : record(plan_with("llama", {.dp = 2})).front().compute)
+  const std::vector<StepRecord> records = record(plan_with("llama", {.dp = 2}));
+  for (const parallel::ComputeSpan& span : records.front().compute)
     ++seen[{span.layer, span.micro_batch, span.phase}];
   for (const char* layer : {"embedding", "blocks.0", "blocks.2", "head"})
     for (int m = 0; m < 2; ++m)

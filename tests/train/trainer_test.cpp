@@ -2,6 +2,7 @@
 
 #include "runtime/train/trainer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +13,10 @@
 
 #include "planner/core/json.h"
 #include "runtime/comm/in_process.h"
+#include "runtime/models/huggingface.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/objective.h"
+#include "runtime/train/worker.h"
 #include "tests/support/files.h"
 #include "tests/support/random_plan.h"
 
@@ -59,6 +63,43 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(comm::Gro
       },
       kTimeout);
   return errors;
+}
+
+TEST(Trainer, BeginsWithTheWeightsOfACheckpoint) {
+  const Plan plan = wide_plan(1);
+  const ScratchFolder folder;
+  TrainOptions options = options_for(plan, 1);
+  options.precision = RunPrecision::fp32;
+  double expected = 0;
+  comm::run_in_process(1, [&](comm::Group& world) {
+    const at::NoGradGuard no_grad;
+    WorkerOptions settings;
+    settings.numerics = numerics_for(plan, options.precision, at::kCPU);
+    settings.seed = options.seed + 8;
+    Worker worker(plan, world, settings,
+                  sample_source(plan.model, options.data, {.seed = options.seed}));
+    const models::RankModel& model = worker.model();
+    std::vector<models::WholeParameter> all;
+    for (std::size_t i = 0; i < model.layers.size(); ++i) {
+      const parallel::Parameters& parameters = model.layers[i]->parameters();
+      const std::vector<at::Tensor> values = parameters.local_values();
+      for (std::size_t j = 0; j < values.size(); ++j)
+        all.push_back({model.indices[i], parameters.specs()[j], values[j]});
+    }
+    models::save_huggingface(folder / "model.safetensors", plan.model, all);
+    expected = worker.step(0, 0).loss;
+  });
+  const auto first_loss = [&] {
+    double loss = 0;
+    comm::run_in_process(
+        1, [&](comm::Group& world) { loss = train(plan, world, options).losses.front(); });
+    return loss;
+  };
+  EXPECT_NE(first_loss(), expected);
+  options.weights = folder.path();
+  EXPECT_EQ(first_loss(), expected);
+  options.weights = folder / "nothing";
+  EXPECT_THAT(errors_of(1, [&](comm::Group& world) { train(plan, world, options); }), SizeIs(1));
 }
 
 TEST(Trainer, LearnsAndEveryRankReportsTheSame) {

@@ -54,8 +54,13 @@ __device__ __forceinline__ void store_master(const Adamw& call, std::int64_t beg
   *reinterpret_cast<Halves*>(call.low + begin) = low;
 }
 
+// What differs from step to step.
+struct Pace {
+  float scale, rate, correction1, correction2;
+};
+
 template <class G, int kVec>
-__device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, float scale) {
+__device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, const Pace& pace) {
   float master[kVec], gradient[kVec], first[kVec], second[kVec], decay[kVec];
   load_master(call, begin, master);
   load<kVec>(as<G>(call.gradient) + begin, gradient);
@@ -69,12 +74,12 @@ __device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, fl
   }
 #pragma unroll
   for (int i = 0; i < kVec; ++i) {
-    const float g = gradient[i] * scale;
+    const float g = gradient[i] * pace.scale;
     first[i] += (1.0F - call.beta1) * (g - first[i]);
     second[i] = call.beta2 * second[i] + (1.0F - call.beta2) * g * g;
-    const float spread = sqrtf(second[i]) / call.correction2 + call.epsilon;
-    master[i] -= call.rate * decay[i] * master[i];
-    master[i] -= call.rate / call.correction1 * first[i] / spread;
+    const float spread = sqrtf(second[i]) / pace.correction2 + call.epsilon;
+    master[i] -= pace.rate * decay[i] * master[i];
+    master[i] -= pace.rate / pace.correction1 * first[i] / spread;
   }
   store_master(call, begin, master);
   store_floats(call.first + begin, first);
@@ -85,13 +90,14 @@ template <class G, int kVec>
 __global__ void __launch_bounds__(kThreads) step(Adamw call) {
   const float scale = call.scale == nullptr ? 1.0F : *call.scale;
   if (!(fabsf(scale) < INFINITY)) return;
+  const Pace pace{scale, call.pace[0], call.pace[1], call.pace[2]};
   const std::int64_t vectors = call.elements / kVec;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   for (std::int64_t vector = thread; vector < vectors; vector += stride)
-    update<G, kVec>(call, vector * kVec, scale);
+    update<G, kVec>(call, vector * kVec, pace);
   const std::int64_t tail = vectors * kVec + thread;
-  if (tail < call.elements) update<G, 1>(call, tail, scale);
+  if (tail < call.elements) update<G, 1>(call, tail, pace);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ std::uint32_t alignment(const void* pointer) {
 constexpr int kCandidates = 24;
 
 // What decides the algorithm.
-using Key = std::array<std::int64_t, 15>;
+using Key = std::array<std::int64_t, 18>;
 Key key_of(const Gemm& call, int device) {
   return {device,
           call.rows,
@@ -86,6 +86,9 @@ Key key_of(const Gemm& call, int device) {
           static_cast<std::int64_t>(call.out_type),
           call.added == nullptr ? 0 : 1,
           call.bias == nullptr ? 0 : 1,
+          static_cast<std::int64_t>(call.left.element),
+          static_cast<std::int64_t>(call.right.element),
+          call.rough ? 1 : 0,
           alignment(call.left.memory),
           alignment(call.right.memory),
           alignment(call.out),
@@ -97,6 +100,27 @@ struct Prepared {
   Matrix first, second, out;                     // as cuBLASLt sees them
   std::vector<cublasLtMatmulAlgo_t> algorithms;  // the likeliest first; one, when it was chosen
 };
+
+cudaDataType type_of(Element element) {
+  switch (element) {
+    case Element::bf16:
+      return CUDA_R_16BF;
+    case Element::e4m3:
+      return CUDA_R_8F_E4M3;
+    case Element::e5m2:
+      return CUDA_R_8F_E5M2;
+  }
+  throw Failed{"an element that cuBLASLt does not know"};
+}
+
+// What differs between two calls of one key.
+void set_pointers(const Prepared& ready, const Gemm& call) {
+  if (call.bias != nullptr) set(ready.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  if (call.right.scale != nullptr)
+    set(ready.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.right.scale);
+  if (call.left.scale != nullptr)
+    set(ready.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.left.scale);
+}
 
 void multiply(const Prepared& ready, const cublasLtMatmulAlgo_t& algorithm, const Gemm& call,
               void* out, cublasLtHandle_t handle, cudaStream_t stream) {
@@ -115,16 +139,15 @@ Prepared prepare(const Gemm& call, cublasLtHandle_t handle) {
   Prepared made{make_operation(), {}, {}, {}, {}};
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSA, turn(call.right.turned));
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSB, turn(call.left.turned));
-  if (call.bias != nullptr) {
+  if (call.bias != nullptr)
     set(made.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
-  }
-  made.first = call.right.turned
-                   ? make_matrix(CUDA_R_16BF, call.inner, call.columns, call.right.stride)
-                   : make_matrix(CUDA_R_16BF, call.columns, call.inner, call.right.stride);
-  made.second = call.left.turned
-                    ? make_matrix(CUDA_R_16BF, call.rows, call.inner, call.left.stride)
-                    : make_matrix(CUDA_R_16BF, call.inner, call.rows, call.left.stride);
+  set(made.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(call.rough));
+  set_pointers(made, call);
+  const cudaDataType right = type_of(call.right.element), left = type_of(call.left.element);
+  made.first = call.right.turned ? make_matrix(right, call.inner, call.columns, call.right.stride)
+                                 : make_matrix(right, call.columns, call.inner, call.right.stride);
+  made.second = call.left.turned ? make_matrix(left, call.rows, call.inner, call.left.stride)
+                                 : make_matrix(left, call.inner, call.rows, call.left.stride);
   made.out = make_matrix(call.out_type == Type::bf16 ? CUDA_R_16BF : CUDA_R_32F, call.columns,
                          call.rows, call.columns);
   cublasLtMatmulPreference_t wanted = nullptr;
@@ -257,7 +280,7 @@ std::string gemm(const Gemm& call, Stream stream) {
       entry = products.prepared.emplace(key, std::move(made)).first;
     }
     const Prepared& ready = entry->second;
-    if (call.bias != nullptr) set(ready.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+    set_pointers(ready, call);
     multiply(ready, ready.algorithms.front(), call, call.out, handle,
              static_cast<cudaStream_t>(stream));
   } catch (const Failed& failed) {

@@ -10,11 +10,15 @@
 
 namespace braid::ops::kernels {
 
-// A bf16 matrix as it lies in memory, rows one after the other.
+// A matrix of bf16, or of 8 bits and a scale, as it lies in memory, rows one after the other.
+// cuBLASLt takes 8 bits only where neighbours in memory are those that are summed over.
+enum class Element { bf16, e4m3, e5m2 };
 struct Factor {
   const void* memory = nullptr;
   std::int64_t stride = 0;  // from row to row, in elements
   bool turned = false;      // takes part with rows and columns exchanged
+  Element element = Element::bf16;
+  const float* scale = nullptr;  // of 8 bits, on the device
 };
 
 // out [rows, columns] = left [rows, inner] · right [inner, columns] + added + bias
@@ -25,6 +29,7 @@ struct Gemm {
   void* out = nullptr;             // dense
   const void* added = nullptr;     // [rows, columns] in out_type, dense; may be `out`; null: none
   const void* bias = nullptr;      // [columns] bf16, for a bf16 `out`; null: none
+  bool rough = false;              // 8 bits: partial sums may round to fewer bits than fp32's
   void* workspace = nullptr;       // of the device
   std::size_t workspace_size = 0;  // bytes
 };

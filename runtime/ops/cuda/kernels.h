@@ -128,6 +128,26 @@ void column_sum(Type type, const void* x, std::int64_t rows, std::int64_t width,
 std::int64_t square_partials();
 void square_sum(Type type, const void* x, std::int64_t elements, double* partials, Stream stream);
 
+// ---- 8 bits
+
+enum class Fp8 { e4m3, e5m2 };
+// partials [absmax_partials(elements)]: the largest of them is that of |x|. x is aligned to 16
+// bytes, and elements are a multiple of 16.
+std::int64_t absmax_partials(std::int64_t elements);
+void absmax(Type type, const void* x, std::int64_t elements, float* partials, Stream stream);
+struct Quantise {
+  Type type = Type::bf16;
+  Fp8 format = Fp8::e4m3;
+  const void* x = nullptr;  // [rows, width], both multiples of 16
+  std::int64_t rows = 0, width = 0;
+  const float* partials = nullptr;  // of absmax()
+  std::int64_t num_partials = 0;
+  bool turned = false;
+  void* out = nullptr;     // [rows, width]; turned: [width, rows]
+  float* scale = nullptr;  // one number: out times it is x
+};
+void quantise(const Quantise& call, Stream stream);
+
 // ---- optimizer
 
 // A run of elements from the end of the run before it.
@@ -146,11 +166,12 @@ struct Adamw {
   float* second = nullptr;
   const float* scale = nullptr;  // of the gradient, in the kernels' memory; where it is not finite
                                  // nothing is changed
+  // In the kernels' memory too: the learning rate, 1 - beta1^step, sqrt(1 - beta2^step).
+  const float* pace = nullptr;
   std::int64_t elements = 0;
   DecayRun runs[kRuns];
   int num_runs = 0;
-  float rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
-  float correction1 = 1, correction2 = 1;  // 1 - beta1^step, sqrt(1 - beta2^step)
+  float beta1 = 0, beta2 = 0, epsilon = 0;
 };
 void adamw(const Adamw& call, Stream stream);
 

@@ -32,6 +32,9 @@ std::int64_t column_partials(std::int64_t, std::int64_t) { absent(); }
 void column_sum(Type, const void*, std::int64_t, std::int64_t, float*, float*, Stream) { absent(); }
 std::int64_t square_partials() { absent(); }
 void square_sum(Type, const void*, std::int64_t, double*, Stream) { absent(); }
+std::int64_t absmax_partials(std::int64_t) { absent(); }
+void absmax(Type, const void*, std::int64_t, float*, Stream) { absent(); }
+void quantise(const Quantise&, Stream) { absent(); }
 void adamw(const Adamw&, Stream) { absent(); }
 
 }  // namespace braid::ops::kernels

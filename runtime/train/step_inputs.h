@@ -1,0 +1,52 @@
+#pragma once
+// The tokens that a step reads, on the device. On a GPU they lie at the same place step after step,
+// and are read and sent while the device is still at the step before.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "planner/plan/plan.h"
+#include "runtime/parallel/layer.h"
+#include "runtime/train/sample_source.h"
+
+namespace braid::train {
+
+// Of an embedding's or head's tokens and samples, [tokens, samples] each.
+struct Tokens {
+  at::Tensor ids, labels;
+  at::Tensor decoder_ids;  // of an encoder-decoder's embedding
+};
+
+// From the host to where it lies on the device, at once or when the device comes to it; `to` is
+// made the first time.
+void send(const at::Tensor& from, at::Tensor& to, at::Device device);
+
+class StepInputs {
+ public:
+  // All of them outlive this.
+  StepInputs(const Plan& plan, const SampleSource& samples, at::Device device)
+      : plan_(plan), samples_(samples), device_(device) {}
+
+  // The number, over the whole run, of a layer's first sample.
+  std::int64_t first_sample(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
+  // On the host.
+  Tokens read(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
+  // On the device; read at once unless they are there.
+  const Tokens& on_device(const parallel::Layer& layer, int micro_batch, std::int64_t step);
+
+ private:
+  struct Slot {
+    std::int64_t step = -1;
+    Tokens tokens;
+  };
+
+  const Plan& plan_;
+  const SampleSource& samples_;
+  at::Device device_;
+  std::map<std::pair<const parallel::Layer*, int>, Slot> slots_;  // by micro-batch too
+};
+
+}  // namespace braid::train
