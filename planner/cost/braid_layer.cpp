@@ -18,6 +18,18 @@ double by_split(const BySplit& values, int split) {
   return last->second * last->first / split;  // splits evenly beyond what was measured
 }
 
+// Of a device's matrix products, beside their factors (runtime/ops/fused_linear.cpp).
+constexpr double kProductScratch = 32 << 20;
+
+// By how much a block of PyTorch's allocator is larger than a tensor that stays: it takes a segment
+// of whole 2 MiB for itself, of which it gives back no rest up to 1 MiB.
+Bytes unsplit(std::int64_t bytes) {
+  constexpr std::int64_t kOwnSegment = 10 << 20, kGrain = 2 << 20, kLeastRest = 1 << 20;
+  if (bytes < kOwnSegment) return Bytes();
+  const std::int64_t rest = (kGrain - bytes % kGrain) % kGrain;
+  return Bytes(rest <= kLeastRest ? rest : 0);
+}
+
 Bytes whole_bytes(double bytes) { return Bytes(static_cast<std::int64_t>(std::ceil(bytes))); }
 
 }  // namespace
@@ -61,11 +73,59 @@ double BraidModel::expert_parameters(const Facts& f, const Strategy& s) const {
   return static_cast<double>(expert_parameters_per_rank(f.shape, s.tensor_split(), s.ep));
 }
 
-LayerMemory BraidModel::memory(const Work& w) const {
+// What lives while the layer is at work, given the transient bytes of a sample where they were not
+// counted.
+ShortLived BraidModel::short_lived(const Work& w, const Split& cut, double transient) const {
   const Strategy& s = w.strategy;
   const Facts& f = w.facts;
-  const auto weight = static_cast<double>(bytes_of(settings_.precision));
-  const auto gradient = static_cast<double>(bytes_of(settings_.gradient_precision));
+  const std::int64_t weight = bytes_of(settings_.precision);
+  const std::int64_t gradient = bytes_of(settings_.gradient_precision);
+  const std::optional<double> counted = f.times ? f.times->workspace(s, w.samples) : std::nullopt;
+  const bool gathers_tokens = s.tp_kind != TensorKind::ulysses && s.outer() > 1;
+  const double tokens = gathers_tokens
+                            ? w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) /
+                                  s.cp / (s.square * s.square) * static_cast<double>(weight)
+                            : 0;
+  // A weight gradient of bf16 factors is made in fp32 ahead of being added.
+  const double matrix =
+      settings_.precision == settings_.gradient_precision
+          ? 0
+          : static_cast<double>(gradient * largest_matrix_per_rank(f.shape, s.tensor_split())) /
+                s.hidden_split();
+  double at_work = counted.value_or(transient * w.samples);
+  if (!counted && f.shape.kind == LayerKind::head) {
+    const std::int64_t row =
+        (f.shape.vocab + s.tensor_split() - 1) / s.tensor_split() * bytes_of(settings_.precision);
+    at_work = std::min(at_work, static_cast<double>(rows_of_logits(row) * row));
+  }
+  ShortLived parts;
+  parts.at_work = whole_bytes(at_work);
+  if (profile_ != nullptr && profile_->only_stage) return parts;  // measured peaks have the rest
+  if (!counted) at_work += 2 * tokens + matrix;  // input and output gathered over the tensor group
+  if (s.tp_kind == TensorKind::spatial_temporal) at_work += square_workspace(w);
+  // What waits for its weight gradient stays beside the sub-layers that are still to come.
+  if (weights_waiting(w.site.shape, 0) > 0)
+    at_work += w.samples * static_cast<double>(
+                               deferred_beside_bytes(f.shape, settings_.precision, cut).value());
+  parts.at_work = whole_bytes(at_work);
+  if (f.shape.kind == LayerKind::block)
+    parts.by_weight = whole_bytes(tokens + (counted ? kProductScratch : matrix));
+  const auto add = [&](double elements, std::int64_t replicas) {
+    if (s.zero == Zero::none || s.zero == Zero::optimizer || replicas == 1) return;
+    const std::int64_t share =
+        (static_cast<std::int64_t>(std::ceil(elements)) + replicas - 1) / replicas;
+    if (s.zero == Zero::parameters) parts.gathered += Bytes(weight * share * replicas);
+    parts.gradient += Bytes(gradient * share * replicas);
+    parts.share += Bytes(gradient * share);
+  };
+  add(w.dense, s.replicas());
+  add(w.experts, std::max(1, s.replicas() / s.ep));
+  return parts;
+}
+
+LayerMemory BraidModel::memory(const Work& w, ShortLived& parts) const {
+  const Strategy& s = w.strategy;
+  const Facts& f = w.facts;
   const double split = static_cast<double>(s.tp) * s.cp;
   const bool by_samples = rows_share_samples(s, w.site.micro_batch);
   const double samples = by_samples ? w.samples / s.square : w.samples;  // on one device
@@ -79,6 +139,7 @@ LayerMemory BraidModel::memory(const Work& w) const {
   double transient = f.transient[static_cast<std::size_t>(s.recompute)] / split;
 
   const bool outside = f.shape.kind == LayerKind::embedding || f.shape.kind == LayerKind::head;
+  const bool elsewhere = profile_ != nullptr && profile_->only_stage;
   if (f.measured != nullptr && !f.measured->saved.empty()) {
     const double whole = by_split(f.measured->saved, s.tp * s.cp);
     if (s.recompute == Recompute::full && f.measured->saved_full) {
@@ -88,7 +149,7 @@ LayerMemory BraidModel::memory(const Work& w) const {
       saved = whole;  // what selective recomputation would save was not measured: count none of it
       transient = 0;  // the measured peak of a step has it already
     }
-  } else if (outside && profile_ != nullptr && profile_->only_stage) {
+  } else if (outside && elsewhere) {
     // The activations of embedding and head peak at the loss, when no other layer works.
     const bool pipelined = w.site.shape.stages > 1 && profile_->first_stage && profile_->last_stage;
     const bool head = f.shape.kind == LayerKind::head;
@@ -97,40 +158,27 @@ LayerMemory BraidModel::memory(const Work& w) const {
                                     : profile_->first_stage;
     const double activations = by_split(placed->activations, s.tp * s.cp);
     saved = pipelined && !head ? activations : 0;
-    transient = pipelined && !head ? 0 : head ? activations : 0;
+    transient = head ? activations : 0;
   }
 
-  // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way.
-  // Gradients that are scattered at once exist whole for two: one being made, one on its way.
-  // Measured peaks have all of it already.
-  const std::optional<double> counted = f.times ? f.times->workspace(s, w.samples) : std::nullopt;
-  double workspace = counted.value_or(transient * w.samples);
-  if (!counted && f.shape.kind == LayerKind::head) {
-    const std::int64_t row =
-        (f.shape.vocab + s.tensor_split() - 1) / s.tensor_split() * bytes_of(settings_.precision);
-    workspace = std::min(workspace, static_cast<double>(rows_of_logits(row) * row));
-  }
-  if (profile_ == nullptr || !profile_->only_stage) {
-    const double mine = w.dense + w.experts;
-    if (s.zero == Zero::parameters) workspace += 2 * weight * mine;
-    if (s.zero == Zero::gradients || s.zero == Zero::parameters) workspace += 2 * gradient * mine;
-    // Input and output gathered over the tensor group.
-    if (!counted && s.tp_kind != TensorKind::ulysses && s.outer() > 1)
-      workspace += 2 * w.samples * static_cast<double>(f.shape.tokens * f.shape.hidden) / s.cp /
-                   (s.square * s.square) * weight;
-    // A weight gradient of bf16 factors is made in fp32 ahead of being added.
-    if (!counted && settings_.precision != settings_.gradient_precision)
-      workspace += gradient *
-                   static_cast<double>(largest_matrix_per_rank(f.shape, s.tensor_split())) /
-                   s.hidden_split();
-    if (s.tp_kind == TensorKind::spatial_temporal) workspace += square_workspace(w);
-  }
   LayerMemory memory = states(w);
   memory.activations = whole_bytes(saved * samples);
   if (weights_waiting(w.site.shape, 0) > 0)
     memory.deferred =
         scaled(deferred_bytes(f.shape, s.recompute, settings_.precision, cut), samples);
-  memory.workspace = whole_bytes(workspace);
+  if (!elsewhere) memory.constants += table_bytes(f.shape, cut);
+  parts = short_lived(w, cut, transient);
+  // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way.
+  // Gradients that are scattered at once exist whole for two: one being made, one on its way. What
+  // arrives of them stands beside what earlier micro-batches left, of both when the first leaves.
+  const Bytes leaving =
+      parts.share == Bytes()
+          ? Bytes()
+          : parts.share +
+                scaled(Bytes(f.shape.tokens * f.shape.hidden * bytes_of(settings_.precision)),
+                       w.samples / split);
+  memory.workspace =
+      std::max(parts.at_work, leaving) + 2 * parts.gathered + 2 * parts.gradient + parts.share;
   // A step of one micro-batch makes a block's gradients when those behind it have freed their
   // activations: each block needs room for the larger of the two, and one of them for both.
   const PipelineShape& shape = w.site.shape;
@@ -159,6 +207,10 @@ LayerMemory BraidModel::states(const Work& w) const {
     memory.weights += Bytes(weight * (shards_weights ? share : padded));
     memory.gradients += Bytes(gradient * (shards_gradients ? share : padded));
     memory.optimizer += Bytes(optimizer * share);
+    memory.constants += unsplit(weight * (shards_weights ? share : padded)) +
+                        unsplit(gradient * (shards_gradients ? share : padded)) +
+                        unsplit(optimizer == kMomentBytes ? 0 : kMasterBytes * share) +
+                        2 * unsplit(kMomentBytes / 2 * share);
   };
   add(w.dense, s.replicas());
   add(w.experts, std::max(1, s.replicas() / s.ep));
@@ -194,7 +246,7 @@ LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) 
   if (s.tp_kind == TensorKind::spatial_temporal) add_up_in_square(work, cost.time);
   communicate(work, cost.time);
   synchronise(work, cost.time);
-  cost.memory = memory(work);
+  cost.memory = memory(work, cost.short_lived);
   return cost;
 }
 

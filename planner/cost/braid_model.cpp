@@ -203,7 +203,7 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {
   const Bytes held = scaled(memory.activations, in_flight(site.shape, site.stage)) +
                      weights_waiting(site.shape, site.stage) * memory.deferred;
-  return memory.states() + held - memory.in_turn + slack(held);
+  return memory.states() + memory.constants + held - memory.in_turn + slack(held);
 }
 
 Bytes BraidModel::slack(Bytes in_use) const { return scaled(in_use, slack_); }
@@ -216,22 +216,40 @@ Bytes BraidModel::stage_overhead(const StageSite& site) const {
   return settings_.assumptions.context + communicators * settings_.assumptions.communicator;
 }
 
+// A profile of another system has measured peaks, which say nothing of the moments behind them.
+bool BraidModel::knows_moments() const {
+  if (profile_ != nullptr && profile_->only_stage) return false;
+  return std::ranges::none_of(facts_, [](const Facts& f) {
+    return f.measured != nullptr && (!f.measured->saved.empty() || f.measured->parameter_bytes);
+  });
+}
+
+Bytes BraidModel::message(int type, const StageSite& site) const {
+  const auto whole = static_cast<std::int64_t>(facts_[static_cast<std::size_t>(type)].boundary);
+  return scaled(Bytes(whole * site.micro_batch), 1.0 / site.mesh.stage_devices());
+}
+
+Bytes BraidModel::looked_at(int type, const StageSite& site) const {
+  const LayerShape& shape = facts_[static_cast<std::size_t>(type)].shape;
+  return scaled(
+      Bytes(shape.cross_tokens * shape.hidden * bytes_of(settings_.precision) * site.micro_batch),
+      1.0 / site.mesh.stage_devices());
+}
+
 // A stage keeps what it sends until as many messages have followed as there are stages. What
 // cross-attention looks at it keeps once for every micro-batch in flight, if it has such layers.
+// Where stages have several chunks the last one sends to the first, and gradients go back.
 Bytes BraidModel::messages(const StageSite& site) const {
-  const int ways = (site.first() ? 0 : 1) + (site.last() ? 0 : 1);
+  const bool around = site.shape.chunks > 1 && site.shape.stages > 1;
+  const int ways = around ? 2 : (site.first() ? 0 : 1) + (site.last() ? 0 : 1);
   const int most = std::min(site.shape.stages, site.shape.micro_batches * site.shape.chunks);
-  double widest = 0;
-  std::int64_t crossed = 0;
-  for (const Facts& f : facts_) {
-    widest = std::max(widest, f.boundary);
-    crossed = std::max(crossed, f.shape.cross_tokens * f.shape.hidden);
+  Bytes widest, crossed;
+  for (int type = 0; type < static_cast<int>(facts_.size()); ++type) {
+    widest = std::max(widest, message(type, site));
+    crossed = std::max(crossed, looked_at(type, site));
   }
   const double kept = in_flight(site.shape, site.stage) * site.shape.chunks;
-  return scaled(Bytes(static_cast<std::int64_t>(widest) * site.micro_batch),
-                static_cast<double>(ways * most) / site.mesh.stage_devices()) +
-         scaled(Bytes(crossed * bytes_of(settings_.precision) * site.micro_batch),
-                kept / site.mesh.stage_devices());
+  return ways * most * widest + scaled(crossed, kept);
 }
 
 Bytes BraidModel::budget(Bytes limit, const StageSite& site) const {

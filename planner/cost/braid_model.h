@@ -30,6 +30,9 @@ class BraidModel final : public CostModel {
   Bytes slack(Bytes in_use) const override;
   Bytes stage_overhead(const StageSite& site) const override;
   Bytes messages(const StageSite& site) const override;
+  bool knows_moments() const override;
+  Bytes message(int type, const StageSite& site) const override;
+  Bytes looked_at(int type, const StageSite& site) const override;
   double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                       const StageSite& site) const override;
   Seconds transfer(int type, const StageSite& site) const override;
@@ -69,7 +72,8 @@ class BraidModel final : public CostModel {
   void add_up_in_square(const Work& work, LayerTime& time) const;
   void synchronise(const Work& work, LayerTime& time) const;
   LayerMemory states(const Work& work) const;
-  LayerMemory memory(const Work& work) const;
+  LayerMemory memory(const Work& work, ShortLived& short_lived) const;
+  ShortLived short_lived(const Work& work, const Split& cut, double transient) const;
   double square_workspace(const Work& work) const;
   double straggling(int ranks) const;
   double spare_backward(const Work& head) const;

@@ -45,6 +45,19 @@ class CostModel {
   virtual Bytes stage_overhead(const StageSite& site) const = 0;
   // Bytes on their way to neighbouring stages.
   virtual Bytes messages(const StageSite&) const { return Bytes(); }
+  // Whether a layer's bytes are those of Braid's runtime, moment by moment
+  // (LayerCost::short_lived), so that a stage's schedule can be walked with them.
+  virtual bool knows_moments() const { return false; }
+  // One device's share of what a layer hands on, one micro-batch; and of the other stream's output
+  // that it looks at.
+  virtual Bytes message(int type, const StageSite& site) const {
+    static_cast<void>(type), static_cast<void>(site);
+    return Bytes();
+  }
+  virtual Bytes looked_at(int type, const StageSite& site) const {
+    static_cast<void>(type), static_cast<void>(site);
+    return Bytes();
+  }
   // Seconds, one micro-batch and one direction, to bring a layer's input from one layout to
   // another.
   virtual double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,

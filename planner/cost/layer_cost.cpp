@@ -34,6 +34,7 @@ LayerMemory& LayerMemory::operator+=(const LayerMemory& other) {
   activations += other.activations;
   deferred += other.deferred;
   in_turn += other.in_turn;
+  constants += other.constants;
   workspace = std::max(workspace, other.workspace);
   return *this;
 }

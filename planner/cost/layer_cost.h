@@ -51,16 +51,27 @@ struct LayerMemory {
   Bytes optimizer;
   Bytes activations;  // one micro-batch in flight
   Bytes deferred;     // kept for the weight gradients of one micro-batch that wait (zero-bubble)
-  Bytes in_turn;      // counted twice above: gradients that are made when activations are freed
+  Bytes in_turn;      // counted above and never there together: gradients beside activations …
+  Bytes constants;    // tables, and what the allocator's blocks are larger than the states
   Bytes workspace;    // short-lived; a stage needs the largest of its layers', not the sum
 
   Bytes states() const { return weights + gradients + optimizer; }
   LayerMemory& operator+=(const LayerMemory& other);  // workspace: the larger one
 };
 
+// What a layer's workspace has room for, moment by moment.
+struct ShortLived {
+  Bytes at_work;    // tensors of the layer's own, with the gradients that enter and leave
+  Bytes by_weight;  // those of a backward by weights alone
+  Bytes gathered;   // its whole weights under ZeRO-3
+  Bytes gradient;   // its whole gradients under ZeRO-2 and 3, until they have been scattered …
+  Bytes share;      // … and what arrives of them, ahead of being added
+};
+
 struct LayerCost {
   LayerTime time;
   LayerMemory memory;
+  ShortLived short_lived;
 };
 
 }  // namespace braid

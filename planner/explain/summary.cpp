@@ -115,20 +115,27 @@ TimeBreakdown time_breakdown(const Plan& plan) {
   return breakdown;
 }
 
-MemoryParts memory_parts(const StagePrediction& stage) {
+MemoryParts held_parts(const StagePrediction& stage) {
   const LayerMemory& memory = stage.memory;
   return {memory.weights,
           memory.gradients,
           memory.optimizer,
-          scaled(memory.activations, stage.in_flight) - memory.in_turn,
-          memory.deferred + stage.messages + memory.workspace,
+          scaled(memory.activations, stage.in_flight),
+          memory.constants + memory.deferred + stage.messages + memory.workspace,
           stage.slack,
           stage.overhead};
 }
 
-MemoryParts held_parts(const StagePrediction& stage) {
-  MemoryParts parts = memory_parts(stage);
-  parts.activations += stage.memory.in_turn;
+// What is never there together is left out of the activations, as far as they go, then of the
+// gradients that are made when those are freed, and of what is short-lived.
+MemoryParts memory_parts(const StagePrediction& stage) {
+  MemoryParts parts = held_parts(stage);
+  Bytes left = stage.memory.in_turn;
+  for (Bytes* part : {&parts.activations, &parts.gradients, &parts.workspace}) {
+    const Bytes out = std::min(*part, left);
+    *part -= out;
+    left -= out;
+  }
   return parts;
 }
 

@@ -184,6 +184,10 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
 // every product's output, and what recomputation has made again.
 Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
                      const Split& split = {});
+// Of those, what the last sub-layer leaves while backward by input is at work on the others.
+Bytes deferred_beside_bytes(const LayerShape& layer, Precision precision, const Split& split = {});
+// Tables of a device that a layer makes once and keeps: cosines and sines of its tokens, in fp32.
+Bytes table_bytes(const LayerShape& layer, const Split& split = {});
 // A head makes the logits of so many rows at a time: a whole number of kRowsStep, as many as fit
 // into kLogitsAtOnce but at least one step.
 inline constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 30;

@@ -112,6 +112,12 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   return kept;
 }
 
+// Whether the pre-activations' gradients take their place (runtime/ops/activation.h): a mixture
+// still needs them, and ReLU has no such kernel.
+bool overwrites_pre_activations(const LayerShape& layer) {
+  return layer.experts == 0 && layer.activation != Activation::relu;
+}
+
 // Gradients that live together at a sub-layer's worst moment: of its activation (whose place the
 // activation takes when it is made again, as the pre-activation's gradient takes the
 // pre-activation's) and of the sub-layer's input and output, beside the norm's output; or of
@@ -250,14 +256,16 @@ Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision pre
                      const Split& split) {
   const std::int64_t bytes = bytes_of(precision);
   const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
+  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
+  if (layer.kind == LayerKind::embedding) return Bytes(narrow * layer.hidden * bytes);
+  if (layer.kind == LayerKind::head)
+    return Bytes(tokens_of(predictions(layer), split).narrow * layer.head_dense * bytes);
   if (layer.kind == LayerKind::merge) {
     const Tokens merged = tokens_of(tokens_behind(layer), split);
     return Bytes(
         (merged.inner * per_rank(layer.merge_outputs, ways) + merged.narrow * 4 * layer.hidden) *
         bytes);
   }
-  if (layer.kind != LayerKind::block) return Bytes();
-  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
   // Of a sub-layer's output: the tokens that the matrices see, and this device's own beside them.
   const std::int64_t output =
       (inner + (inner > narrow ? narrow : 0)) * per_rank(layer.hidden, split.square);
@@ -272,11 +280,25 @@ Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision pre
   if (layer.ffn > 0) {
     const std::int64_t columns =
         copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
-    elements += copies(layer) * output + inner * pre_activations(layer) * columns;
+    elements += copies(layer) * output;
+    if (!overwrites_pre_activations(layer)) elements += inner * pre_activations(layer) * columns;
   }
   return Bytes(elements * bytes + block_bytes(layer, bytes, split).remade) +
          saved_bytes(layer, Recompute::none, precision, split) -
          saved_bytes(layer, recompute, precision, split);
+}
+
+Bytes deferred_beside_bytes(const LayerShape& layer, Precision precision, const Split& split) {
+  if (layer.kind != LayerKind::block || layer.ffn == 0) return Bytes();
+  const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
+  const std::int64_t columns =
+      copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
+  return Bytes(tokens_of(layer.tokens, split).inner * columns * bytes_of(precision));
+}
+
+Bytes table_bytes(const LayerShape& layer, const Split& split) {
+  if (layer.kind != LayerKind::block || !layer.rotary) return Bytes();
+  return Bytes(tokens_of(layer.tokens, split).inner * layer.head_dim * kFp32);
 }
 
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision) {

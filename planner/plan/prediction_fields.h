@@ -63,4 +63,9 @@ inline constexpr std::array kMemoryFields = {
     MemoryField{"workspace", &LayerMemory::workspace},
 };
 
+// Left out of a file where they are zero.
+inline constexpr std::array kOptionalMemoryFields = {
+    MemoryField{"constants", &LayerMemory::constants},
+};
+
 }  // namespace braid

@@ -46,6 +46,9 @@ Json write_stage(const StagePrediction& stage) {
       json["terms"][field.name] = write(stage.terms.*field.member);
   json["redistribute"] = write(stage.redistribute);
   json["memory"] = write_fields(stage.memory, kMemoryFields);
+  for (const MemoryField& field : kOptionalMemoryFields)
+    if (stage.memory.*field.member != Bytes())
+      json["memory"][field.name] = write(stage.memory.*field.member);
   json["in_flight"] = write(stage.in_flight);
   json["messages"] = write(stage.messages);
   json["slack"] = write(stage.slack);
@@ -64,7 +67,10 @@ StagePrediction read_stage(const JsonValue& value) {
     if (const auto term = terms.find(field.name)) read(*term, stage.terms.*field.member);
   read_fields(std::move(terms), kTimeTermFields, stage.terms);
   read(object.at("redistribute"), stage.redistribute);
-  read_fields(object.object("memory"), kMemoryFields, stage.memory);
+  JsonObject memory = object.object("memory");
+  for (const MemoryField& field : kOptionalMemoryFields)
+    if (const auto term = memory.find(field.name)) read(*term, stage.memory.*field.member);
+  read_fields(std::move(memory), kMemoryFields, stage.memory);
   read(object.at("in_flight"), stage.in_flight);
   read(object.at("messages"), stage.messages);
   read(object.at("slack"), stage.slack);

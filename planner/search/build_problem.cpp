@@ -23,8 +23,9 @@ bool covers(const LayerCost& a, const LayerCost& b) {
          a.time.backward_weight() <= b.time.backward_weight() &&
          a.time.once_reduce() <= b.time.once_reduce() &&
          a.time.once_update() <= b.time.once_update() && a.memory.states() <= b.memory.states() &&
-         a.memory.activations <= b.memory.activations && a.memory.deferred <= b.memory.deferred &&
-         a.memory.in_turn >= b.memory.in_turn && a.memory.workspace <= b.memory.workspace;
+         a.memory.constants <= b.memory.constants && a.memory.activations <= b.memory.activations &&
+         a.memory.deferred <= b.memory.deferred && a.memory.in_turn >= b.memory.in_turn &&
+         a.memory.workspace <= b.memory.workspace;
 }
 
 class ProblemBuilder {

@@ -144,15 +144,18 @@ class Explorer {
     const auto proven = [&](double time) {
       return without_ties(time, candidate.configuration.shape.stages);
     };
+    double misfit = std::numeric_limits<double>::infinity();  // nothing is proven beyond
     const auto enter = [&](PipelineSolution solution) {
       solution.time = time_of(built.problem, solution);
       solved.finalists.push_back(finalist_of(context_, built, solution));
-      limit = std::min(limit, solution.time);
+      double& least = solved.finalists.back().fits ? limit : misfit;
+      least = std::min(least, solution.time);
     };
     // No plan lies below the limit, which is the time of one that was found, if any was.
     const auto conclude = [&] {
-      solved.bound = solved.finalists.empty() ? std::numeric_limits<double>::infinity()
-                                              : std::max(solved.bound, proven(limit));
+      solved.bound = solved.finalists.empty()
+                         ? std::numeric_limits<double>::infinity()
+                         : std::max(solved.bound, proven(std::min(limit, misfit)));
       return solved;
     };
     solved.bound = candidate.bound;

@@ -14,6 +14,7 @@ double iteration_of(const Finalist& f) { return f.plan.prediction.iteration.valu
 }  // namespace
 
 void Finalists::add(Finalist finalist) {
+  if (!finalist.fits) return;
   const auto rival = std::ranges::find_if(
       finalists_, [&](const Finalist& f) { return same_kind(f.plan.shape, finalist.plan.shape); });
   if (rival == finalists_.end()) {
@@ -51,6 +52,9 @@ Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution) {
   Finalist finalist{plan_of(context, built, solution)};
   finalist.plan.prediction = price_plan(finalist.plan, context.cost);
+  finalist.fits = !context.cost.knows_moments() ||
+                  std::ranges::all_of(finalist.plan.prediction.stages,
+                                      [](const auto& stage) { return stage.peak <= stage.budget; });
   return finalist;
 }
 

@@ -11,13 +11,16 @@ namespace braid {
 
 struct Finalist {
   Plan plan;
+  // The search counts what layers need one by one; a whole plan may turn out to need more, where
+  // chunks or neighbours are uneven.
+  bool fits = true;
 };
 
 class Finalists {
  public:
   explicit Finalists(int keep) : keep_(keep) {}
 
-  void add(Finalist finalist);
+  void add(Finalist finalist);  // if it fits
   // A plan of this shape must be faster than this to matter.
   double limit(const PipelineShape& shape) const;
 

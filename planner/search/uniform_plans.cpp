@@ -91,7 +91,9 @@ std::optional<Finalist> uniform_plan(const SearchContext& context, const TreeBra
   if (cuts.empty()) return std::nullopt;
   const auto solution = search_cuts(built.problem, cuts, {.time = limit}).solution;
   if (!solution) return std::nullopt;
-  return finalist_of(context, built, *solution);
+  Finalist found = finalist_of(context, built, *solution);
+  if (!found.fits) return std::nullopt;
+  return found;
 }
 
 std::vector<Plan> uniform_plans(const Model& model, const Cluster& cluster, const Profile* profile,

@@ -41,9 +41,12 @@ class Cutter {
     t.saved = saved(s_.recompute);
     t.deferred =
         scaled(deferred_bytes(shape_, s_.recompute, plan_.precision, split_), kept_samples_);
+    t.gradients_in_forward = shape_.kind == LayerKind::head;
     add_work(t);
-    t.input = scaled(Bytes(shape_.tokens * shape_.hidden * bytes_),
-                     samples_ / (static_cast<double>(s_.tp) * s_.cp));
+    const double share = samples_ / (static_cast<double>(s_.tp) * s_.cp);
+    if (shape_.kind != LayerKind::embedding)
+      t.input = scaled(Bytes(shape_.tokens * shape_.hidden * bytes_), share);
+    t.output = scaled(boundary_bytes(shape_, plan_.precision), share);
     return t;
   }
 
@@ -60,11 +63,14 @@ class Cutter {
       const std::int64_t padded = shards ? share * replicas : whole;
       const bool shards_gradients = s_.zero == Zero::gradients || s_.zero == Zero::parameters;
       t.states.emplace_back(bytes_ * (s_.zero == Zero::parameters ? share : padded));
-      t.states.emplace_back(gradient_ * (shards_gradients ? share : padded));
+      t.gradients.emplace_back(gradient_ * (shards_gradients ? share : padded));
       if (plan_.precision != Precision::fp32) t.states.emplace_back(kMasterBytes * share);
       t.states.insert(t.states.end(), 2, Bytes(kMomentBytes / 2 * share));
-      if (s_.zero == Zero::parameters) t.gathered += Bytes(bytes_ * padded);
-      if (shards_gradients) t.whole_gradient += Bytes(gradient_ * padded);
+      if (s_.zero == Zero::parameters && replicas > 1) t.gathered += Bytes(bytes_ * padded);
+      if (shards_gradients && replicas > 1) {
+        t.whole_gradient += Bytes(gradient_ * padded);
+        t.share += Bytes(gradient_ * share);
+      }
     };
     add(all - experts, s_.replicas());
     add(experts, std::max(1, s_.replicas() / s_.ep));
@@ -74,7 +80,7 @@ class Cutter {
       copied += per_rank(shape_.vocab, s_.tensor_split()) * shape_.hidden;
     if (copied > 0) {
       t.states.emplace_back(bytes_ * copied);
-      t.states.emplace_back(gradient_ * copied);
+      t.gradients.emplace_back(gradient_ * copied);
     }
   }
 
@@ -131,14 +137,19 @@ class Cutter {
           scaled(Bytes(shape_.tokens * shape_.hidden * bytes_), samples_ / s_.cp);
       t.forward_work.insert(t.forward_work.end(), 2, gathered);
       t.backward_work.insert(t.backward_work.end(), 2, gathered);
+      t.weight_work.push_back(gathered);
     }
     if (shape_.kind == LayerKind::head) {  // its forward goes on to the gradient of its input
       if (transient > Bytes()) t.forward_work.push_back(transient);
     } else {
       add_gradients(t, transient);
     }
-    if (plan_.precision != plan_.gradient_precision)
-      t.weight_gradient = Bytes(gradient_ * largest_matrix_per_rank(shape_, s_.tensor_split()));
+    if (plan_.precision != plan_.gradient_precision) {
+      // Of one matrix, ahead of being added.
+      const Bytes matrix(gradient_ * largest_matrix_per_rank(shape_, s_.tensor_split()));
+      (t.gradients_in_forward ? t.forward_work : t.backward_work).push_back(matrix);
+      t.weight_work.push_back(matrix);
+    }
   }
 
   // What is brought back, tensor by tensor, then gradients: of the widest activation, of what it

@@ -8,19 +8,22 @@
 namespace braid {
 
 struct LayerTensors {
-  std::vector<Bytes> states;         // flat buffers: weights, gradients, optimizer
+  std::vector<Bytes> states;         // flat buffers that stay: weights, optimizer
+  std::vector<Bytes> gradients;      // from the first backward of a step to its update
   std::vector<Bytes> saved;          // from forward to backward, one micro-batch
   std::vector<Bytes> forward_work;   // short-lived
-  std::vector<Bytes> backward_work;  // with what recomputation brings back
+  std::vector<Bytes> backward_work;  // with what enters and leaves, and what recomputation brings
+  std::vector<Bytes> weight_work;    // of a backward by weights alone
   Bytes deferred;                    // kept for a weight gradient that waits
   Bytes gathered;                    // whole weights under ZeRO-3, while the layer works
   Bytes whole_gradient;              // under ZeRO-2 and 3, until it is scattered
-  Bytes weight_gradient;             // of one matrix, ahead of being added
-  Bytes input;                       // what the layer before hands over (of its gradient, as much)
+  Bytes share;                       // what arrives of it
+  Bytes input, output;               // what it takes and hands on (of their gradients, as much)
+  bool gradients_in_forward = false;
 };
 
-// Sums of states, saved and deferred are the planner's, to the byte, as long as nothing was
-// measured.
+// Sums of states with gradients, saved and deferred are the planner's, to the byte, as long as
+// nothing was measured.
 LayerTensors layer_tensors(const Plan& plan, int layer, const Strategy& strategy);
 
 }  // namespace braid

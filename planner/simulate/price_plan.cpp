@@ -1,6 +1,9 @@
 #include "planner/simulate/price_plan.h"
 
 #include <algorithm>
+#include <span>
+
+#include "planner/simulate/stage_steps.h"
 
 namespace braid {
 
@@ -19,16 +22,54 @@ namespace {
 
 int type_at(const Model& model, int layer) { return model.layers[static_cast<std::size_t>(layer)]; }
 
+// The bytes that live at once at the worst moment of a step, by the parts that its layers' prices
+// have.
+Bytes walked_peak(const Plan& plan, const CostModel& cost, int stage,
+                  std::span<const LayerCost> prices) {
+  const StageSite site = site_of(plan, stage);
+  std::vector<std::vector<LayerTensors>> chunks;
+  auto price = prices.begin();
+  for (const LayerRange& range : plan.stages[static_cast<std::size_t>(stage)].chunks) {
+    chunks.emplace_back();
+    Bytes looked_at;
+    for (int layer = range.begin; layer < range.end; ++layer) {
+      const LayerMemory& memory = price->memory;
+      const ShortLived& moments = price->short_lived;
+      ++price;
+      const int type = type_at(plan.model, layer);
+      const bool is_head = plan.model.type_of(layer).shape.kind == LayerKind::head;
+      LayerTensors t;
+      t.states = {memory.weights, memory.optimizer, memory.constants};
+      t.gradients = {memory.gradients};
+      t.saved = {memory.activations};
+      // The chunk keeps what its blocks look at once.
+      if (looked_at == Bytes()) t.saved.push_back(looked_at = cost.looked_at(type, site));
+      (is_head ? t.forward_work : t.backward_work) = {moments.at_work};
+      t.weight_work = {moments.by_weight};
+      t.deferred = memory.deferred;
+      t.gathered = moments.gathered;
+      t.whole_gradient = moments.gradient;
+      t.share = moments.share;
+      if (layer > 0) t.input = cost.message(type_at(plan.model, layer - 1), site);
+      t.output = cost.message(type, site);
+      t.gradients_in_forward = is_head;
+      chunks.back().push_back(std::move(t));
+    }
+  }
+  return peak_of_step(plan.shape, stage, std::move(chunks));
+}
+
 StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) {
   const StageSite site = site_of(plan, stage);
   const StagePlan& layers = plan.stages[static_cast<std::size_t>(stage)];
   const std::vector<int> ids = layers_of(layers);
   StagePrediction p;
   Bytes resident;
+  std::vector<LayerCost> prices;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Strategy& strategy = layers.strategies[i];
     const int type = type_at(plan.model, ids[i]);
-    const LayerCost priced = cost.layer(type, strategy, site);
+    const LayerCost& priced = prices.emplace_back(cost.layer(type, strategy, site));
     p.terms += priced.time;
     p.memory += priced.memory;
     resident += cost.resident(priced.memory, site);
@@ -48,10 +89,18 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
   p.overhead = cost.stage_overhead(site);
   p.messages = cost.messages(site);
   const Bytes in_use = p.memory.states() + scaled(p.memory.activations, p.in_flight) +
-                       p.memory.deferred - p.memory.in_turn + p.memory.workspace;
+                       p.memory.deferred - p.memory.in_turn + p.memory.constants +
+                       p.memory.workspace;
   // Layers round up one by one: what that adds is counted as slack.
   p.slack = resident + cost.reserved_workspace(p.memory) - in_use;
   p.peak = resident + cost.reserved_workspace(p.memory) + p.messages + p.overhead;
+  // Its parts do not all have their worst moment together.
+  if (cost.knows_moments()) {
+    const Bytes never = in_use + p.messages - walked_peak(plan, cost, stage, prices);
+    p.memory.in_turn += std::max(never, Bytes());
+    p.memory.workspace += std::max(Bytes() - never, Bytes());
+    p.peak -= never;
+  }
   p.budget = cost.budget(plan.memory_limit, site);
   return p;
 }

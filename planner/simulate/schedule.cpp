@@ -99,7 +99,9 @@ void add_zero_bubble(StageList& list, const PipelineShape& shape, int stage) {
   for (int k = m - lag; k < m; ++k) list.backward_weight(k);
 }
 
-OpList stage_list(const PipelineShape& shape, int stage) {
+}  // namespace
+
+OpList stage_schedule(const PipelineShape& shape, int stage) {
   StageList list(shape, stage);
   switch (shape.schedule) {
     case ScheduleKind::gpipe:
@@ -126,8 +128,6 @@ OpList stage_list(const PipelineShape& shape, int stage) {
   }
   return list.finish();
 }
-
-}  // namespace
 
 std::string name_of(OpKind kind) {
   switch (kind) {
@@ -159,7 +159,8 @@ Schedule make_schedule(const PipelineShape& shape) {
   internal_check(schedulable(shape), "a schedule for a shape that has none");
   Schedule schedule;
   schedule.reserve(static_cast<std::size_t>(shape.stages));
-  for (int stage = 0; stage < shape.stages; ++stage) schedule.push_back(stage_list(shape, stage));
+  for (int stage = 0; stage < shape.stages; ++stage)
+    schedule.push_back(stage_schedule(shape, stage));
   return schedule;
 }
 

@@ -41,6 +41,7 @@ using Schedule = std::vector<OpList>;  // by stage
 
 // The shape must be `schedulable`.
 Schedule make_schedule(const PipelineShape& shape);
+OpList stage_schedule(const PipelineShape& shape, int stage);  // one of its lists
 
 // Chunk c of stage i is virtual stage c * stages + i: the model's layers run through the stages
 // `chunks` times.

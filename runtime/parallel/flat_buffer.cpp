@@ -201,13 +201,26 @@ bool FlatBuffer::counts(const ElementRun& run) const {
 
 void FlatBuffer::initialise(const at::Tensor& whole) {
   internal_check(whole.numel() == elements_, "initial values fill the buffer");
-  at::Tensor padded = at::zeros({padded_}, whole.options());
-  padded.narrow(0, 0, elements_).copy_(whole);
-  set_owned_master(padded.narrow(0, owned_begin_, share_));
-  if (splits_master() && !shards_weights())
-    ops::split_master(padded, weights_, at::empty({padded_}, low_bits_.options()));
-  else if (!shards_weights())
-    weights_.copy_(padded);
+  // Some elements at a time: a step must not need less memory than its beginning.
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 22;
+  const std::int64_t first = shards_weights() ? owned_begin_ : 0;
+  const std::int64_t end = std::min(elements_, first + weights_.numel());
+  for (std::int64_t begin = first; begin < end; begin += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, end - begin);
+    const at::Tensor values = whole.narrow(0, begin, count);
+    const at::Tensor weights = weights_.narrow(0, begin - first, count);
+    if (!splits_master()) {
+      weights.copy_(values);
+      continue;
+    }
+    const at::Tensor low = at::empty({count}, low_bits_.options());
+    ops::split_master(values, weights, low);
+    const Segment mine{std::max(begin, owned_begin_),
+                       std::min(begin + count, owned_begin_ + share_)};
+    if (mine.begin < mine.end)
+      low_bits_.narrow(0, mine.begin - owned_begin_, mine.size())
+          .copy_(low.narrow(0, mine.begin - begin, mine.size()));
+  }
 }
 
 at::Tensor FlatBuffer::whole_master() const {

@@ -1,8 +1,6 @@
 #include "runtime/parallel/parameters.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
@@ -42,22 +40,19 @@ void append(std::vector<ElementRun>& runs, ElementRun run) {
   }
 }
 
-// Normal values of a slice, each a function of key and position in the whole tensor. Row by row in
-// chunks, so that the indices need little memory.
-at::Tensor normal_slice(std::uint64_t key, const ParameterSpec& spec, const LocalShape& local,
-                        const Numerics& numerics) {
-  std::vector<std::int64_t> shape = local.shape;
-  shape[static_cast<std::size_t>(spec.cut_dim)] = local.real;
-  const std::int64_t rows = shape[0];
-  const std::int64_t columns = product(shape) / std::max<std::int64_t>(1, rows);
+// Fills a slice with normal values, each a function of key and position in the whole tensor. Row by
+// row in chunks, so that the indices need little memory.
+void fill_normal(const at::Tensor& slice, std::uint64_t key, const ParameterSpec& spec,
+                 const LocalShape& local) {
+  const std::int64_t rows = slice.size(0);
+  const std::int64_t columns = slice.numel() / std::max<std::int64_t>(1, rows);
   const std::int64_t whole_columns = product(spec.shape) / spec.shape[0];
   const std::int64_t first_row = spec.cut_dim == 0 ? local.begin : local.across;
   // Along dim 1 the slice begins `begin` of its rows' elements further on.
   const std::int64_t inner =
       spec.shape.size() > 1 ? whole_columns / spec.shape[1] : std::int64_t{1};
   const std::int64_t first_column = (spec.cut_dim == 1 ? local.begin : local.across) * inner;
-  const at::TensorOptions index = at::TensorOptions(at::kLong).device(numerics.device);
-  at::Tensor values = at::empty({rows, columns}, index.dtype(numerics.state));
+  const at::TensorOptions index = at::TensorOptions(at::kLong).device(slice.device());
   constexpr std::int64_t kChunk = 1 << 21;
   const std::int64_t rows_at_once =
       std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, columns));
@@ -66,9 +61,9 @@ at::Tensor normal_slice(std::uint64_t key, const ParameterSpec& spec, const Loca
     const std::int64_t count = std::min(rows_at_once, rows - begin);
     const at::Tensor row = at::arange(first_row + begin, first_row + begin + count, index);
     const at::Tensor indices = row.unsqueeze(1).mul(whole_columns).add(column);
-    values.narrow(0, begin, count).copy_(ops::normal_at(key, indices).mul_(spec.deviation));
+    const at::Tensor part = slice.narrow(0, begin, count);
+    part.copy_(ops::normal_at(key, indices).mul_(spec.deviation).view(part.sizes()));
   }
-  return values.view(shape);
 }
 
 // A rank's block of a matrix: its heads or columns along the cut dim, its diagonal along the other.
@@ -213,6 +208,10 @@ void Parameters::end_gradients() {
 }
 
 void Parameters::fill(const std::function<at::Tensor(Id)>& values) {
+  write([&](Id id, const at::Tensor& slice) { slice.copy_(values(id)); });
+}
+
+void Parameters::write(const std::function<void(Id, const at::Tensor&)>& values) {
   if (numerics_.device.is_meta()) return;
   for (FlatBuffer* buffer : buffers()) {
     const at::Tensor whole = at::zeros({buffer->elements()},
@@ -220,29 +219,27 @@ void Parameters::fill(const std::function<at::Tensor(Id)>& values) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const Slot& slot = slots_[i];
       if (slot.buffer != buffer) continue;
-      whole.narrow(0, slot.begin, slot.elements)
-          .view(slot.local.shape)
-          .narrow(specs_[i].cut_dim, 0, slot.local.real)
-          .copy_(values(static_cast<Id>(i)));
+      values(static_cast<Id>(i), whole.narrow(0, slot.begin, slot.elements)
+                                     .view(slot.local.shape)
+                                     .narrow(specs_[i].cut_dim, 0, slot.local.real));
     }
     buffer->initialise(whole);
   }
 }
 
 void Parameters::initialise(std::uint64_t seed) {
-  fill([&](Id id) {
+  write([&](Id id, const at::Tensor& slice) {
     const ParameterSpec& spec = specs_[static_cast<std::size_t>(id)];
-    const LocalShape& shape = local(id);
-    const at::TensorOptions options = at::TensorOptions(numerics_.state).device(numerics_.device);
-    std::vector<std::int64_t> real = shape.shape;
-    real[static_cast<std::size_t>(spec.cut_dim)] = shape.real;
     switch (spec.init) {
       case Init::zeros:
-        return at::zeros(real, options);
+        slice.zero_();
+        return;
       case Init::ones:
-        return at::ones(real, options);
+        slice.fill_(1);
+        return;
       case Init::normal:
-        return normal_slice(ops::random_key(seed, full_name(id)), spec, shape, numerics_);
+        fill_normal(slice, ops::random_key(seed, full_name(id)), spec, local(id));
+        return;
     }
     internal_failure("unknown initialisation", std::source_location::current());
   });

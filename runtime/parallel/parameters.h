@@ -95,6 +95,9 @@ class Parameters {
   FlatBuffer::Usage bytes() const;
 
  private:
+  // Every parameter's slice, in the states' precision, to be written.
+  void write(const std::function<void(Id, const at::Tensor&)>& values);
+
   struct Slot {
     LocalShape local;
     FlatBuffer* buffer = nullptr;

@@ -50,6 +50,7 @@ StagePrediction example_stage(double held) {
                   .activations = 1_GiB,
                   .deferred = {},
                   .in_turn = {},
+                  .constants = {},
                   .workspace = 1_GiB};
   stage.in_flight = held;
   stage.overhead = 1_GiB;

@@ -73,9 +73,9 @@ void expect_account(const StagePrediction& stage, const Held& held, bool even_ch
   if (even_chunks) {
     EXPECT_EQ(activations, held.saved);
   }
-  EXPECT_EQ(stage.peak, stage.memory.states() + activations + stage.memory.deferred +
-                            stage.messages + stage.memory.workspace + stage.slack + stage.overhead -
-                            stage.memory.in_turn);
+  EXPECT_EQ(stage.peak, stage.memory.states() + stage.memory.constants + activations +
+                            stage.memory.deferred + stage.messages + stage.memory.workspace +
+                            stage.slack + stage.overhead - stage.memory.in_turn);
 }
 
 std::string describe(const Plan& plan, int stage) {

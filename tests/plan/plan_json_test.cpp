@@ -145,7 +145,7 @@ TEST(PlanJson, WritesEveryFieldOfAStrategy) {
 TEST(PlanJson, KnowsEveryTermOfAPrediction) {
   EXPECT_EQ(kStageTimeFields.size() * 8, sizeof(StageTimes));
   EXPECT_EQ((kTimeTermFields.size() + kOptionalTermFields.size()) * 8, sizeof(LayerTime));
-  EXPECT_EQ(kMemoryFields.size() * 8, sizeof(LayerMemory));
+  EXPECT_EQ((kMemoryFields.size() + kOptionalMemoryFields.size()) * 8, sizeof(LayerMemory));
   // redistribute, in_flight, messages, slack, overhead, peak, budget
   constexpr std::size_t kOwn = 7;
   EXPECT_EQ(sizeof(StageTimes) + sizeof(LayerTime) + sizeof(LayerMemory) + kOwn * 8,

@@ -34,7 +34,7 @@ TEST(LayerTensors, AddUpToWhatThePlanHolds) {
       auto strategy = plan.stages[s].strategies.begin();
       for (const int layer : layers_of(plan.stages[s])) {
         const LayerTensors t = layer_tensors(plan, layer, *strategy++);
-        states += sum(t.states);
+        states += sum(t.states) + sum(t.gradients);
         saved += sum(t.saved);
       }
       EXPECT_EQ(states, plan.prediction.stages[s].memory.states());
@@ -58,7 +58,7 @@ TEST(LayerTensors, ABlockKeepsWhatItsOperatorsKeep) {
   EXPECT_EQ(layer_tensors(plan, 1, {.recompute = Recompute::selective}).saved, without);
 }
 
-TEST(StageMemory, AStepLeavesTheStatesAlone) {
+TEST(StageMemory, AStepLeavesWeightsAndOptimizerAlone) {
   PlanDice dice(22);
   for (int i = 0; i < 150; ++i) {
     const Plan plan = priced(dice.plan());
@@ -66,8 +66,7 @@ TEST(StageMemory, AStepLeavesTheStatesAlone) {
       const StagePrediction& p = plan.prediction.stages[static_cast<std::size_t>(stage)];
       const ReplayedMemory memory = stage_reserved(plan, stage);
       EXPECT_FALSE(memory.failed);
-      EXPECT_EQ(memory.end.requested, p.memory.states());
-      EXPECT_GE(memory.peak.requested, p.memory.states());
+      EXPECT_EQ(memory.end.requested, p.memory.states() - p.memory.gradients);
       EXPECT_LE(memory.peak.requested, memory.peak.allocated);
       EXPECT_LE(memory.peak.allocated, memory.peak.reserved);
       EXPECT_EQ(replay(stage_allocations(plan, stage)).peak, memory.peak);
@@ -91,7 +90,8 @@ TEST(StageMemory, PeaksHoldEveryMicroBatchInFlight) {
       }
       const StagePrediction& p = plan.prediction.stages[static_cast<std::size_t>(stage)];
       const Bytes held = peak_saved(schedule[static_cast<std::size_t>(stage)], per_chunk);
-      EXPECT_GE(stage_reserved(plan, stage).peak.requested, p.memory.states() + held);
+      EXPECT_GE(stage_reserved(plan, stage).peak.requested,
+                p.memory.weights + p.memory.optimizer + held);
     }
   }
 }
@@ -116,7 +116,8 @@ TEST(StageMemory, RealPlansComeToTheirAccount) {
         const AllocatorBytes peak = stage_reserved(*found.plan, stage).peak;
         EXPECT_GT(peak.requested / p.allocated(), 0.9);
         EXPECT_LT(peak.requested / p.allocated(), 1.01);
-        EXPECT_LT(peak.reserved / p.allocated(), 1.08);
+        // Gradients take blocks that activations have left, and those then need others.
+        EXPECT_LT(peak.reserved / p.allocated(), 1.15);
         ++stages;
       }
     }

@@ -1,0 +1,79 @@
+#pragma once
+// What one device of a stage makes and frees while it plays its list, in the runtime's order
+// (runtime/parallel/stage.cpp, runtime/parallel/flat_buffer.cpp). Who listens decides what becomes
+// of it: a sum, or an allocator's events.
+
+#include <deque>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "planner/simulate/layer_tensors.h"
+#include "planner/simulate/schedule.h"
+
+namespace braid {
+
+class TensorListener {
+ public:
+  virtual ~TensorListener() = default;
+  virtual int made(Bytes size) = 0;  // a name for it, not negative
+  virtual void freed(int tensor) = 0;
+};
+
+class StageSteps {
+ public:
+  // The layers of each chunk. States are made at once, and stay.
+  StageSteps(const PipelineShape& shape, int stage, std::vector<std::vector<LayerTensors>> chunks,
+             TensorListener& listener);
+
+  void step(const OpList& list);
+
+ private:
+  static constexpr int kNone = -1;
+  using Tensors = std::vector<int>;
+  using Unit = std::pair<int, int>;  // chunk and micro-batch
+
+  // Gradients of a layer: none, or what earlier micro-batches left; and those of one micro-batch
+  // that are being scattered.
+  struct Gradients {
+    bool exist = false, scattering = false;
+    Tensors stored;
+    int whole = kNone;  // being made
+    int leaving = kNone, arriving = kNone;
+  };
+
+  class Gathered;
+
+  int make(Bytes size) { return size > Bytes() ? listener_.made(size) : kNone; }
+  void drop(int& tensor);
+  Tensors make_all(std::span<const Bytes> sizes);
+  void drop_all(Tensors& tensors);
+  void post(std::deque<int>& box, int tensor);
+
+  void play(const Op& op);
+  void forward(const Op& op);
+  void backward(const Op& op, bool input_only);
+  void backward_weight(const Op& op);
+  // The micro-batch's weight gradients: room for them, and their way to the shares.
+  void begin_gradients(const LayerTensors& layer, Gradients& gradients);
+  void end_gradients(const LayerTensors& layer, Gradients& gradients);
+  void settle(Gradients& gradients);
+  void finish_gradients(const Op& op, std::size_t place);
+  void update();
+
+  PipelineShape shape_;
+  int stage_;
+  std::vector<std::vector<LayerTensors>> chunks_;
+  TensorListener& listener_;
+  std::vector<std::vector<Gradients>> gradients_;  // as chunks_
+  std::map<Unit, std::vector<Tensors>> saved_;
+  std::map<Unit, Tensors> deferred_;
+  std::deque<int> activations_sent_, gradients_sent_;
+};
+
+// The most bytes that live at once during a step.
+Bytes peak_of_step(const PipelineShape& shape, int stage,
+                   std::vector<std::vector<LayerTensors>> chunks);
+
+}  // namespace braid
