@@ -165,7 +165,7 @@ ops::AttentionGradients Attention::attend_backward(const at::Tensor& dout, const
                                                    parallel::WeightWork& work) {
   if (windows_) return windows_->backward(dout, q, kv.k, kv.v, attended, scale_, parameters, work);
   const parallel::ScoreBias bias = bias_of(feed, /*with_gradient=*/true);
-  const ops::AttentionGradients gradients = parallel::ring_attention_backward(
+  ops::AttentionGradients gradients = parallel::ring_attention_backward(
       dout, q, kv.k, kv.v, attended.out, attended.lse, scale_, site_, bias);
   if (relative_) work.later([this, bias] { relative_->take_gradient(bias); });
   return gradients;

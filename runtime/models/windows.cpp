@@ -140,7 +140,7 @@ ops::AttentionGradients Windows::backward(const at::Tensor& dout, const at::Tens
   see.distance_gradient =
       at::zeros(see.by_distance.sizes(),
                 see.by_distance.options().dtype(ops::wide(see.by_distance.scalar_type())));
-  const ops::AttentionGradients gradients =
+  ops::AttentionGradients gradients =
       ops::attention_backward(dout, q, k, v, attended.out, attended.lse, scale, see);
   work.later([this, &parameters, gradient = see.distance_gradient] {
     parameters.gradient(table_).narrow(1, first_head_, heads_).add_(gradient);

@@ -18,6 +18,9 @@ const Json kBert = {{"model_type", "bert"},    {"hidden_size", 32},
 const Json kVit = {{"model_type", "vit"},      {"hidden_size", 32},       {"num_hidden_layers", 2},
                    {"num_attention_heads", 4}, {"intermediate_size", 64}, {"image_size", 12},
                    {"patch_size", 4},          {"num_labels", 5}};
+const Json kSwin = {{"model_type", "swin"}, {"embed_dim", 16},  {"depths", {2, 2}},
+                    {"num_heads", {4, 4}},  {"image_size", 16}, {"patch_size", 2},
+                    {"window_size", 4},     {"num_labels", 5}};
 const Json kBloom = {{"model_type", "bloom"}, {"hidden_size", 32}, {"n_layer", 2},
                      {"n_head", 4},           {"vocab_size", 300}, {"braid_sequence", 16}};
 const Json kOpt = {{"model_type", "opt"},           {"hidden_size", 32},   {"num_hidden_layers", 2},
@@ -52,7 +55,7 @@ class TrainedFamily : public testing::Test {
 };
 
 TEST_F(TrainedFamily, TrainsOnSyntheticDataAsPlanned) {
-  for (const Json& model : {kBert, kVit, kBloom, kOpt, kT5}) {
+  for (const Json& model : {kBert, kVit, kSwin, kBloom, kOpt, kT5}) {
     plan(model);
     const Outcome outcome = train({});
     EXPECT_EQ(outcome.exit, 0) << model.at("model_type") << outcome.error;

@@ -21,8 +21,7 @@
 
 namespace braid {
 
-// Names of the tiny models: every family that the runtime trains, and what two of them can be
-// besides.
+// Names of the tiny models: every family, and what two of them can be besides.
 inline const std::vector<std::string> kTinyModels = [] {
   std::vector<std::string> names = huggingface::family_names();
   names.insert(names.end(), {"llama_tied", "t5_v1_1"});
