@@ -31,19 +31,17 @@ PatchEmbedding::PatchEmbedding(std::string name, parallel::Site place, const Mod
     class_token_ =
         declare.add({.name = "class_token", .shape = {1, s.hidden}, .deviation = s.init_std});
   if (s.embedding_norm) norm_ = std::make_unique<Norm>(site(), declare, "norm");
-  if (s.positions > 0)
+  if (s.positions > 0) {
     positions_ = declare.add(
         {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
+    places_ = parallel::positions_of(site().narrow_tokens).to(site().numerics.device);
+  }
   own(declare.make(this->name()));
 }
 
 bool PatchEmbedding::begins_with_class() const {
   const auto& tokens = site().narrow_tokens;
   return site().shape.class_token && !tokens.empty() && tokens.front().begin == 0;
-}
-
-at::Tensor PatchEmbedding::positions() const {
-  return parallel::positions_of(site().narrow_tokens).to(site().numerics.device);
 }
 
 at::Tensor PatchEmbedding::forward(const at::Tensor&, const Feed& feed, Saved& saved) {
@@ -58,7 +56,7 @@ at::Tensor PatchEmbedding::forward(const at::Tensor&, const Feed& feed, Saved& s
     x = normed.y;
   }
   if (site().shape.positions > 0)
-    x = x.add(parameters().weight(positions_).index({positions()}).unsqueeze(1));
+    x = x.add(parameters().weight(positions_).index({places_}).unsqueeze(1));
   return dropout_(x, feed);
 }
 
@@ -67,7 +65,7 @@ at::Tensor PatchEmbedding::backward(const at::Tensor& dy, const Feed& feed, Save
   const at::Tensor dsum = dropout_(dy, feed);
   if (site().shape.positions > 0)
     work.later([this, dsum] {
-      ops::add_embedding_gradient(parameters().gradient(positions_), dsum.sum(1), positions());
+      ops::add_embedding_gradient(parameters().gradient(positions_), dsum.sum(1), places_);
     });
   const at::Tensor dx =
       norm_ ? norm_->backward(dsum, saved.at(kX), saved.at(kStatistics), parameters(), work) : dsum;

@@ -22,11 +22,11 @@ class PatchEmbedding : public parallel::Layer {
  private:
   // Whether this rank's first token is the class token.
   bool begins_with_class() const;
-  at::Tensor positions() const;
 
   TokenDropout dropout_;
   std::unique_ptr<Norm> norm_;
   parallel::Parameters::Id projection_ = 0, bias_ = 0, class_token_ = 0, positions_ = 0;
+  at::Tensor places_;  // [narrow tokens]: their rows of the learned positions, on the device
 };
 
 }  // namespace braid::models

@@ -15,23 +15,17 @@ at::Tensor sample_lengths(const SampleSource& source, std::int64_t first, std::i
   return lengths;
 }
 
-at::Tensor sample_classes(const SampleSource& source, std::int64_t first, std::int64_t samples,
-                          at::Device device) {
+at::Tensor sample_classes(const SampleSource& source, std::int64_t first, std::int64_t samples) {
   at::Tensor classes = at::empty({1, samples}, at::kLong);
-  if (device.is_meta()) return classes.to(device);
   auto* out = classes.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < samples; ++i) *out++ = source.image(first + i, {});
-  return classes.to(device);
+  return classes;
 }
 
 at::Tensor sample_patches(const SampleSource& source, std::int64_t first,
                           const parallel::Site& site) {
   const LayerShape& s = site.shape;
   const std::int64_t rows = parallel::count(site.narrow_tokens);
-  const at::TensorOptions target =
-      at::TensorOptions(site.numerics.compute).device(site.numerics.device);
-  if (site.numerics.device.is_meta())
-    return at::empty({rows, site.samples, s.patch_inputs}, target);
   const std::int64_t ahead = s.class_token ? 1 : 0;  // tokens that are no patches
   at::Tensor patches = at::zeros({rows, site.samples, s.patch_inputs}, at::kDouble);
   auto* out = patches.data_ptr<double>();
@@ -46,7 +40,7 @@ at::Tensor sample_patches(const SampleSource& source, std::int64_t first,
                     out + (row * site.samples + i) * s.patch_inputs);
       }
   }
-  return patches.to(target);
+  return patches.to(site.numerics.compute);
 }
 
 }  // namespace braid::train

@@ -12,10 +12,10 @@ namespace braid::train {
 
 // [samples] int64 on the CPU: tokens that are not padding.
 at::Tensor sample_lengths(const SampleSource& source, std::int64_t first, std::int64_t samples);
-// [1, samples] int64: the classes of images.
-at::Tensor sample_classes(const SampleSource& source, std::int64_t first, std::int64_t samples,
-                          at::Device device);
-// [narrow tokens, samples, values of a patch] as the site computes; a class token's are zero.
+// [1, samples] int64 on the CPU: the classes of images.
+at::Tensor sample_classes(const SampleSource& source, std::int64_t first, std::int64_t samples);
+// [narrow tokens, samples, values of a patch] on the CPU, in the type that the site computes in; a
+// class token's are zero.
 at::Tensor sample_patches(const SampleSource& source, std::int64_t first,
                           const parallel::Site& site);
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "runtime/train/sample_tensors.h"
+
 namespace braid::train {
 
 // From pinned memory: an ordinary copy would wait for all that the device was given before.
@@ -21,6 +23,11 @@ std::int64_t StepInputs::first_sample(const parallel::Layer& layer, int micro_ba
 
 Tokens StepInputs::read(const parallel::Layer& layer, int micro_batch, std::int64_t step) const {
   const parallel::Site& site = layer.site();
+  const std::int64_t first = first_sample(layer, micro_batch, step);
+  Tokens tokens;
+  if (site.shape.patch_inputs > 0) tokens.patches = sample_patches(samples_, first, site);
+  if (site.shape.pooled) tokens.labels = sample_classes(samples_, first, site.samples);
+  if (tokens.patches.defined() || tokens.labels.defined()) return tokens;
   const LayerShape& embedding = plan_.model.type_of(0).shape;
   const LayerShape& head = plan_.model.type_of(plan_.model.num_layers() - 1).shape;
   const auto inputs = static_cast<std::size_t>(embedding.tokens + embedding.carried_tokens);
@@ -36,10 +43,8 @@ Tokens StepInputs::read(const parallel::Layer& layer, int micro_batch, std::int6
       for (std::int64_t t = s.begin; t < s.end; ++t, out += site.samples) *out = values[t];
   };
   const bool embeds = site.shape.kind == LayerKind::embedding;
-  Tokens tokens;
   (embeds ? tokens.ids : tokens.labels) = rows(site.inner_tokens());
   if (site.beside) tokens.decoder_ids = rows(site.beside->inner_tokens());
-  const std::int64_t first = first_sample(layer, micro_batch, step);
   for (std::int64_t sample = 0; sample < site.samples; ++sample) {
     samples_.read(first + sample, ids, labels);
     fill(embeds ? tokens.ids : tokens.labels, site.inner_tokens(), sample,
@@ -58,6 +63,7 @@ const Tokens& StepInputs::on_device(const parallel::Layer& layer, int micro_batc
     send(now.ids, slot.tokens.ids, device_);
     send(now.labels, slot.tokens.labels, device_);
     send(now.decoder_ids, slot.tokens.decoder_ids, device_);
+    send(now.patches, slot.tokens.patches, device_);
     slot.step = step;
   }
   return slot.tokens;

@@ -1,6 +1,6 @@
 #pragma once
-// The tokens that a step reads, on the device. On a GPU they lie at the same place step after step,
-// and are read and sent while the device is still at the step before.
+// The tokens and images that a step reads, on the device. On a GPU they lie at the same place step
+// after step, and are read and sent while the device is still at the step before.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,6 +18,7 @@ namespace braid::train {
 struct Tokens {
   at::Tensor ids, labels;
   at::Tensor decoder_ids;  // of an encoder-decoder's embedding
+  at::Tensor patches;      // of images; their classes are labels
 };
 
 // From the host to where it lies on the device, at once or when the device comes to it; `to` is

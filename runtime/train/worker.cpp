@@ -55,12 +55,34 @@ void Worker::weights_changed() { model_.send_copies(); }
 
 void Worker::read_tokens(std::int64_t step) {
   if (options_.numerics.device.is_meta()) return;
-  if (plan_.model.type_of(plan_.model.num_layers() - 1).shape.pooled) return;
+  const std::initializer_list<const Layer*> readers = {model_.embedding, model_.patches,
+                                                       model_.head};
   for (int m = 0; m < plan_.shape.micro_batches; ++m)
-    for (const Layer* layer :
-         {static_cast<const Layer*>(model_.embedding), static_cast<const Layer*>(model_.head)})
+    for (const Layer* layer : readers)
       if (layer != nullptr) inputs_.on_device(*layer, m, step);
 }
+
+namespace {
+
+// As large as what a run reads, and without memory.
+void feed_nothing(Feed& feed, const parallel::Site& site) {
+  const at::TensorOptions numbers = at::TensorOptions(at::kLong).device(at::kMeta);
+  const auto tokens = [&](const parallel::Site& of) {
+    return at::empty({parallel::count(of.inner_tokens()), of.samples}, numbers);
+  };
+  if (site.shape.patch_inputs > 0) {
+    feed.patches =
+        at::empty({parallel::count(site.narrow_tokens), site.samples, site.shape.patch_inputs},
+                  numbers.dtype(site.numerics.compute));
+  } else if (site.shape.pooled) {
+    feed.labels = at::empty({1, site.samples}, numbers);
+  } else {
+    feed.ids = feed.labels = tokens(site);
+    if (site.beside) feed.decoder_ids = tokens(*site.beside);
+  }
+}
+
+}  // namespace
 
 Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
   const parallel::Site& site = layer.site();
@@ -75,27 +97,15 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
   const bool reads =
       &layer == model_.embedding || &layer == model_.patches || &layer == model_.head;
   if (!reads || pass == parallel::Pass::backward) return feed;
-  if (&layer == model_.patches) {
-    feed.patches = sample_patches(samples_, feed.sample, site);
-    return feed;
-  }
-  if (site.shape.pooled) {
-    feed.labels = sample_classes(samples_, feed.sample, site.samples, device);
-    return feed;
-  }
   if (device.is_meta()) {
-    const auto empty = [&](const parallel::Site& of) {
-      return at::empty({parallel::count(of.inner_tokens()), of.samples},
-                       at::TensorOptions(at::kLong).device(device));
-    };
-    feed.ids = feed.labels = empty(site);
-    if (site.beside) feed.decoder_ids = empty(*site.beside);
+    feed_nothing(feed, site);
     return feed;
   }
   const Tokens& read = inputs_.on_device(layer, micro_batch, step_);
   feed.ids = read.ids;
   feed.labels = read.labels;
   feed.decoder_ids = read.decoder_ids;
+  feed.patches = read.patches;
   return feed;
 }
 
@@ -122,7 +132,6 @@ std::string Worker::why_launches_differ() const {
   if (options_.model.dropout > 0) return "dropout draws anew in each step";
   if (samples_.ignores_labels || samples_.length)
     return "how many tokens count differs from step to step";
-  if (samples_.image) return "images are sent when they are needed";
   if (options_.before_update) return "gradients are looked at before they are used";
   if (options_.numerics.compute == at::kDouble) return "the host takes part in updates in fp64";
   for (const LayerType& type : plan_.model.types)
