@@ -122,8 +122,8 @@ void check_blocks_differ(Group& world) {
 // Rank 0 begins an operation and computes; rank 1, which waits for it, is served meanwhile. The
 // quickest of a few tries counts, as the machine may be busy.
 void check_progress(Group& world) {
-  constexpr milliseconds kComputes(600), kServed(150);
-  constexpr int kTries = 3;
+  constexpr milliseconds kComputes(1200), kServed(600);
+  constexpr int kTries = 5;
   constexpr std::int64_t kCount = 1 << 19;  // of 4 bytes: too long to leave unattended
   if (world.rank() > 1) return;
   const int members[] = {0, 1};
