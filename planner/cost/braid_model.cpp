@@ -249,7 +249,7 @@ Bytes BraidModel::messages(const StageSite& site) const {
     crossed = std::max(crossed, looked_at(type, site));
   }
   const double kept = in_flight(site.shape, site.stage) * site.shape.chunks;
-  return ways * most * widest + scaled(crossed, kept);
+  return std::int64_t{ways} * most * widest + scaled(crossed, kept);
 }
 
 Bytes BraidModel::budget(Bytes limit, const StageSite& site) const {

@@ -190,9 +190,9 @@ class MeanInput : public HeadInput {
             : at::zeros({1, site_.samples, site_.shape.hidden},
                         at::TensorOptions(site_.numerics.compute).device(site_.numerics.device));
     if (site_.ulysses()) sum_over_tensor(gradient, site_, "mean's gradient");
-    const at::Tensor dnormed = gradient.div(site_.shape.tokens)
-                                   .expand({parallel::count(site_.narrow_tokens), -1, -1})
-                                   .contiguous();
+    at::Tensor dnormed = gradient.div(site_.shape.tokens)
+                             .expand({parallel::count(site_.narrow_tokens), -1, -1})
+                             .contiguous();
     if (!norm_) return dnormed;
     return norm_->backward(dnormed, saved.at(kX), saved.at(kStatistics), parameters, work);
   }

@@ -48,7 +48,7 @@ std::optional<std::string> unsupported(const LayerShape& s) {
       return std::nullopt;
     case LayerKind::block:
       if (s.attention == AttentionKind::window) {
-        if (const auto reason = unsupported_windows(s)) return reason;
+        if (auto reason = unsupported_windows(s)) return reason;
       } else if (s.position_bias > 0) {
         return "a relative-position table of its own";
       }

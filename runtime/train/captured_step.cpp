@@ -15,7 +15,7 @@ constexpr int kPlainSteps = 2;
 
 }  // namespace
 
-CapturedStep::CapturedStep(c10::Device device, std::string why_not)
+CapturedStep::CapturedStep(c10::Device device, const std::string& why_not)
     : device_(device), captures_(device.is_cuda() && why_not.empty()) {
   if (device.is_cuda() && !why_not.empty()) ops::note_fallback(kName, why_not);
 }

@@ -16,7 +16,7 @@ class CapturedStep {
  public:
   // `why_not` is empty where nothing that a step launches differs from one step to the next; else
   // every step is launched operator by operator, and on a GPU the reason is noted.
-  CapturedStep(c10::Device device, std::string why_not);
+  CapturedStep(c10::Device device, const std::string& why_not);
 
   // Takes a step. `play` launches all of it; `abandon` undoes what a play left behind that failed
   // half-way, and has run nothing.
