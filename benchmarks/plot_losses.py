@@ -30,9 +30,12 @@ def compare(name, ours, theirs):
     both = min(len(ours), len(theirs))
     gaps = [abs(a - b) for a, b in zip(ours, theirs)]
     last = statistics.mean(ours[both - 100:both]) - statistics.mean(theirs[both - 100:both])
-    print(f"{name}: first 50 steps at most {max(gaps[:50]):.4f} apart; all {both} "
-          f"{statistics.mean(gaps):.4f} apart in the mean, {max(gaps):.4f} at most; mean of the last 100 "
-          f"{last:+.4f}")
+    near = next((step for step, gap in enumerate(gaps) if gap > 0.01), both)
+    most = max(range(both), key=gaps.__getitem__)
+    early = max(range(min(both, 50)), key=gaps.__getitem__)
+    print(f"{name}: the first {near} steps within 0.01; of the first 50 at most {gaps[early]:.2g} apart "
+          f"(step {early}); all {both} {statistics.mean(gaps):.2g} apart in the mean, {gaps[most]:.2g} at "
+          f"most (step {most}); mean of the last 100 {last:+.2g}")
 
 
 def pace(name, rows, seconds):

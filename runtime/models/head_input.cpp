@@ -21,6 +21,17 @@ void sum_over_tensor(const at::Tensor& row, const Site& site, const char* name) 
   parallel::all_reduce(row, *site.tensor, name, comm::Reduction::sum, CommKind::tensor);
 }
 
+constexpr int kX = 0, kGradient = 1, kStatistics = 2;  // slots of what has a norm or nothing
+
+at::Tensor normed(const Norm* norm, const at::Tensor& x, const Parameters& parameters,
+                  Saved& saved) {
+  if (norm == nullptr) return x;
+  const Norm::Normed result = norm->forward(x, parameters);
+  saved.keep(kX, x);
+  saved.keep(kStatistics, result.statistics);
+  return result.y;
+}
+
 // A norm, or nothing.
 class NormedInput : public HeadInput {
  public:
@@ -29,14 +40,7 @@ class NormedInput : public HeadInput {
   }
 
   at::Tensor forward(const at::Tensor& x, const Parameters& parameters, Saved& saved) override {
-    at::Tensor normed = x;
-    if (norm_) {
-      const Norm::Normed result = norm_->forward(x, parameters);
-      normed = result.y;
-      saved.keep(kX, x);
-      saved.keep(kStatistics, result.statistics);
-    }
-    return parallel::gather_tokens(scaled(normed), site_);
+    return parallel::gather_tokens(scaled(normed(norm_.get(), x, parameters, saved)), site_);
   }
 
   void keep_gradient(const at::Tensor& gradient, Saved& saved) override {
@@ -50,7 +54,6 @@ class NormedInput : public HeadInput {
   }
 
  private:
-  static constexpr int kX = 0, kGradient = 1, kStatistics = 2;
   at::Tensor scaled(const at::Tensor& x) const {
     return site_.shape.output_scale == 1 ? x : x.mul(site_.shape.output_scale);
   }
@@ -118,12 +121,7 @@ class ClassTokenInput : public HeadInput {
     at::Tensor row = at::zeros({sees_ ? 1 : 0, x.size(1), x.size(2)}, x.options());
     if (owns_) {
       row.copy_(x.narrow(0, 0, 1));
-      if (norm_) {
-        const Norm::Normed normed = norm_->forward(row, parameters);
-        saved.keep(kX, row);
-        saved.keep(kStatistics, normed.statistics);
-        row = normed.y;
-      }
+      row = normed(norm_.get(), row, parameters, saved);
     }
     if (sees_ && site_.megatron()) sum_over_tensor(row, site_, "class token");
     return row;
@@ -147,7 +145,6 @@ class ClassTokenInput : public HeadInput {
   }
 
  private:
-  static constexpr int kX = 0, kGradient = 1, kStatistics = 2;
   static bool has_first(const std::vector<parallel::Segment>& tokens) {
     return !tokens.empty() && tokens.front().begin == 0 && tokens.front().size() > 0;
   }
@@ -166,14 +163,8 @@ class MeanInput : public HeadInput {
   }
 
   at::Tensor forward(const at::Tensor& x, const Parameters& parameters, Saved& saved) override {
-    at::Tensor normed = x;
-    if (norm_) {
-      const Norm::Normed result = norm_->forward(x, parameters);
-      normed = result.y;
-      saved.keep(kX, x);
-      saved.keep(kStatistics, result.statistics);
-    }
-    const at::Tensor mean = normed.sum(0, /*keepdim=*/true).div_(site_.shape.tokens);
+    const at::Tensor mean =
+        normed(norm_.get(), x, parameters, saved).sum(0, /*keepdim=*/true).div_(site_.shape.tokens);
     if (site_.strategy.tp > 1) sum_over_tensor(mean, site_, "mean of tokens");
     return predicts() ? mean : mean.narrow(0, 0, 0);
   }
@@ -198,7 +189,6 @@ class MeanInput : public HeadInput {
   }
 
  private:
-  static constexpr int kX = 0, kGradient = 1, kStatistics = 2;
   bool predicts() const { return !site_.ulysses() || site_.tensor_rank == 0; }
 
   const Site& site_;

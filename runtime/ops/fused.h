@@ -64,6 +64,13 @@ std::optional<SliceStatistics> logits_statistics(const at::Tensor& logits, const
 bool logits_gradient(const at::Tensor& logits, const at::Tensor& labels, const Vocabulary& slice,
                      double scale, const at::Tensor& largest, const at::Tensor& sums);
 
+// x [rows, width] in 8 bits, as it stands or with rows and columns exchanged; a value times the
+// scale, one fp32, is x's. Both sizes are multiples of 16, and kernels reach x.
+struct Rounded {
+  at::Tensor values, scale;
+};
+Rounded round_to_fp8(const at::Tensor& x, kernels::Fp8 format, bool turned);
+
 // gradient [out, in] += dyᵀ·x of dy [rows, out] and x [rows, in], in fp32 by the product itself.
 bool add_product(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x);
 // sum [m, n] fp32 += left [m, k] · right [k, n].

@@ -22,11 +22,9 @@ kernels::Factor factor(const at::Tensor& x, bool turned) {
   return {memory(x), x.stride(0), turned};
 }
 
-// A factor in 8 bits, what is summed over lying together.
-struct Rounded {
-  at::Tensor values, scale;
-};
-Rounded rounded(const at::Tensor& x, Fp8 format, bool turned) {
+}  // namespace
+
+Rounded round_to_fp8(const at::Tensor& x, kernels::Fp8 format, bool turned) {
   const std::int64_t partials = kernels::absmax_partials(x.numel());
   const at::Tensor largest = at::empty({partials}, x.options().dtype(at::kFloat));
   kernels::absmax(type_of(x), memory(x), x.numel(), floats(largest), stream_of(x));
@@ -47,6 +45,8 @@ Rounded rounded(const at::Tensor& x, Fp8 format, bool turned) {
   return made;
 }
 
+namespace {
+
 // Why a product stays in bf16; empty: it need not.
 std::string why_not_fp8(const kernels::Gemm& call, const at::Tensor& left,
                         const at::Tensor& right) {
@@ -60,7 +60,8 @@ std::string why_not_fp8(const kernels::Gemm& call, const at::Tensor& left,
   return {};
 }
 
-// The factors of a product that Fp8Scope is on for. They live until it is launched.
+// The factors of a product that Fp8Scope is on for, what is summed over lying together. They live
+// until it is launched.
 class Fp8Factors {
  public:
   Fp8Factors(kernels::Gemm& call, const at::Tensor& left, const at::Tensor& right,
@@ -70,8 +71,8 @@ class Fp8Factors {
       note_fallback("fp8", why);
       return;
     }
-    left_ = rounded(left, left_format, call.left.turned);
-    right_ = rounded(right, Fp8::e4m3, !call.right.turned);
+    left_ = round_to_fp8(left, left_format, call.left.turned);
+    right_ = round_to_fp8(right, Fp8::e4m3, !call.right.turned);
     call.left = {memory(left_.values), call.inner, false,
                  left_format == Fp8::e4m3 ? kernels::Element::e4m3 : kernels::Element::e5m2,
                  floats(left_.scale)};
@@ -95,8 +96,9 @@ bool run(const char* operation, kernels::Gemm& call, const at::Tensor& like) {
   return false;
 }
 
-// A matrix whose rows are dense, or whose columns are: then it takes part turned.
 enum class Rounding { none, gradient };
+
+// A matrix whose rows are dense, or whose columns are: then it takes part turned.
 bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::Tensor& right,
             Rounding rounding) {
   const at::Tensor& out = sum.value;

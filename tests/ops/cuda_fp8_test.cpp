@@ -1,12 +1,11 @@
 // Rounding to 8 bits by the kernels, bit by bit against ATen's, and products of the results.
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/ops/device.h"
 #include "runtime/ops/fallback.h"
 #include "runtime/ops/fp8.h"
-#include "runtime/ops/fused_common.h"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/linear.h"
 #include "tests/ops/cuda_cases.h"
 
@@ -17,24 +16,7 @@ class CudaFp8 : public KernelTest {
  protected:
   // The values that the bytes and the scale stand for, as [rows, width].
   at::Tensor by_kernel(const at::Tensor& x, Fp8 format, bool turned) const {
-    const std::int64_t partials = kernels::absmax_partials(x.numel());
-    const at::Tensor largest = at::empty({partials}, x.options().dtype(at::kFloat));
-    kernels::absmax(fused::type_of(x), x.data_ptr(), x.numel(), fused::floats(largest),
-                    fused::stream_of(x));
-    const at::Tensor bytes = at::zeros({x.numel()}, x.options().dtype(at::kByte));
-    const at::Tensor scale = at::zeros({1}, x.options().dtype(at::kFloat));
-    kernels::Quantise call;
-    call.type = fused::type_of(x);
-    call.format = format;
-    call.x = x.data_ptr();
-    call.rows = x.size(0);
-    call.width = x.size(1);
-    call.partials = fused::floats(largest);
-    call.num_partials = partials;
-    call.turned = turned;
-    call.out = bytes.data_ptr();
-    call.scale = fused::floats(scale);
-    kernels::quantise(call, fused::stream_of(x));
+    const auto [bytes, scale] = fused::round_to_fp8(x, format, turned);
     const at::ScalarType narrow = format == Fp8::e4m3 ? at::kFloat8_e4m3fn : at::kFloat8_e5m2;
     const at::Tensor values = bytes.view(narrow).to(at::kFloat).mul(scale);
     return turned ? values.view({x.size(1), x.size(0)}).t() : values.view(x.sizes());
