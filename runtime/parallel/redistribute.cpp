@@ -120,9 +120,18 @@ Redistribution::Redistribution(const Layout& from, const Layout& to,
                  "a layout has a list of cuts for each dim");
   internal_check(to.partial.empty(), "nothing is cut into summands");
   const int self = group.rank();
-  const Segments before = held_by(from, extents, self);
-  const Segments after = held_by(to, extents, self);
-  for (const auto& dim : after) held_.push_back(length_of(dim));
+  std::vector<Segments> befores, afters;  // by rank
+  for (int rank = 0; rank < group.size(); ++rank) {
+    befores.push_back(held_by(from, extents, rank));
+    afters.push_back(held_by(to, extents, rank));
+  }
+  const auto before_on = [&](int rank) -> const Segments& {
+    return befores[static_cast<std::size_t>(rank)];
+  };
+  const auto after_on = [&](int rank) -> const Segments& {
+    return afters[static_cast<std::size_t>(rank)];
+  };
+  for (const auto& dim : after_on(self)) held_.push_back(length_of(dim));
 
   const std::vector<std::vector<int>> from_whom = senders(from, extents, group.size());
   const auto sends_to = [&](int sender, int receiver) {
@@ -130,7 +139,7 @@ Redistribution::Redistribution(const Layout& from, const Layout& to,
   };
   for (int peer = 0; peer < group.size(); ++peer) {
     if (sends_to(self, peer)) {
-      Message out = message(before, held_by(to, extents, peer), peer);
+      Message out = message(before_on(self), after_on(peer), peer);
       if (peer == self) {
         kept_from_ = std::move(out);
       } else if (out.elements > 0) {
@@ -138,7 +147,7 @@ Redistribution::Redistribution(const Layout& from, const Layout& to,
       }
     }
     if (sends_to(peer, self)) {
-      Message in = message(after, held_by(from, extents, peer), peer);
+      Message in = message(after_on(self), before_on(peer), peer);
       if (peer == self) {
         kept_to_ = std::move(in);
       } else if (in.elements > 0) {
@@ -146,7 +155,13 @@ Redistribution::Redistribution(const Layout& from, const Layout& to,
       }
     }
   }
-  identity_ = before == after && sends_.empty() && receives_.empty();
+  const auto receives_something = [&](int rank) {
+    return std::ranges::any_of(from_whom[static_cast<std::size_t>(rank)], [&](int sender) {
+      return sender != rank && message(after_on(rank), before_on(sender), sender).elements > 0;
+    });
+  };
+  for (int rank = 0; rank < group.size() && !moves_; ++rank) moves_ = receives_something(rank);
+  identity_ = before_on(self) == after_on(self) && !moves_;
 }
 
 std::int64_t Redistribution::sent() const {
@@ -164,30 +179,31 @@ std::int64_t Redistribution::trailing(const at::Tensor& x) const {
 at::Tensor Redistribution::operator()(const at::Tensor& x) const {
   if (identity_) return x;
   const std::int64_t width = trailing(x);
-  // One flat tensor a message, boxes one after the other.
-  std::vector<at::Tensor> outgoing, incoming;
-  std::vector<comm::Outgoing> out;
-  std::vector<comm::Incoming> in;
-  for (const Message& m : sends_) {
-    at::Tensor flat = at::empty({m.elements * width}, x.options());
-    std::int64_t position = 0;
+  // Messages one after the other, each box by box.
+  const auto flat_for = [&](const std::vector<Message>& messages) {
+    std::int64_t elements = 0;
+    for (const Message& m : messages) elements += m.elements * width;
+    return at::empty({elements}, x.options());
+  };
+  const auto counts_of = [&](const std::vector<Message>& messages) {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(group_->size()));
+    for (const Message& m : messages) counts[static_cast<std::size_t>(m.peer)] = m.elements * width;
+    return counts;
+  };
+  const at::Tensor outgoing = flat_for(sends_), incoming = flat_for(receives_);
+  std::int64_t filled = 0;
+  for (const Message& m : sends_)
     for (const Box& box : m.boxes) {
       const at::Tensor piece = view_of(x, box);
-      flat.narrow(0, position, piece.numel()).view(piece.sizes()).copy_(piece);
-      position += piece.numel();
+      outgoing.narrow(0, filled, piece.numel()).view(piece.sizes()).copy_(piece);
+      filled += piece.numel();
     }
-    out.push_back({buffer_of(flat), m.peer});
-    outgoing.push_back(std::move(flat));
-  }
-  for (const Message& m : receives_) {
-    at::Tensor flat = at::empty({m.elements * width}, x.options());
-    in.push_back({buffer_of(flat), m.peer});
-    incoming.push_back(std::move(flat));
-  }
   comm::Handle handle;
-  if (!out.empty() || !in.empty())
-    handle = communicate({.kind = CommKind::redistribute, .operation = name_},
-                         [&] { return group_->exchange(out, in, name_); });
+  if (moves_)
+    handle = communicate({.kind = CommKind::redistribute, .operation = name_}, [&] {
+      return group_->all_to_all(buffer_of(outgoing), counts_of(sends_), buffer_of(incoming),
+                                counts_of(receives_), name_);
+    });
 
   std::vector<std::int64_t> shape = x.sizes().vec();
   std::copy(held_.begin(), held_.end(), shape.begin());
@@ -199,17 +215,16 @@ at::Tensor Redistribution::operator()(const at::Tensor& x) const {
       view_of(result, kept_to_.boxes[i]).add_(view_of(x, kept_from_.boxes[i]));
   };
   bool own_placed = false;
-  for (std::size_t next = 0; next < receives_.size(); ++next) {
-    const Message& m = receives_[next];
+  std::int64_t emptied = 0;
+  for (const Message& m : receives_) {
     if (!own_placed && m.peer > group_->rank()) {
       place_own();
       own_placed = true;
     }
-    std::int64_t position = 0;
     for (const Box& box : m.boxes) {
       at::Tensor target = view_of(result, box);
-      target.add_(incoming[next].narrow(0, position, target.numel()).view(target.sizes()));
-      position += target.numel();
+      target.add_(incoming.narrow(0, emptied, target.numel()).view(target.sizes()));
+      emptied += target.numel();
     }
   }
   if (!own_placed) place_own();

@@ -1,6 +1,7 @@
 #pragma once
-// From one layout to any other. What travels follows from the two values: nothing, a slice, or an
-// exchange in which every rank gets each element from one holder (or from all who hold a summand).
+// From one layout to any other. What travels follows from the two values: nothing, a slice, or one
+// all-to-all in which every rank gets each element from one holder (or from all who hold a
+// summand).
 
 #include <ATen/core/Tensor.h>
 
@@ -20,6 +21,7 @@ class Redistribution {
   Redistribution(const Layout& from, const Layout& to, const std::vector<std::int64_t>& extents,
                  comm::Group& group, std::string name);
 
+  // Collective over the group, in the order of its other collectives.
   at::Tensor operator()(const at::Tensor& x) const;
   // Whether nothing has to be done at all.
   bool identity() const { return identity_; }
@@ -43,6 +45,7 @@ class Redistribution {
   std::int64_t trailing(const at::Tensor& x) const;
 
   bool identity_ = false;
+  bool moves_ = false;              // whether any rank sends to another
   std::vector<std::int64_t> held_;  // lengths of the cut dims after
   std::vector<Message> sends_, receives_;
   Message kept_from_, kept_to_;  // what stays on this rank, in both layouts

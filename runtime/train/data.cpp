@@ -16,6 +16,15 @@ constexpr int kRounds = 10;
 
 }  // namespace
 
+void Dataset::read(std::int64_t /*index*/, std::span<std::int64_t> /*tokens*/) const {
+  internal_check(false, "tokens are read of datasets that hold tokens");
+}
+
+std::int64_t Dataset::read_image(std::int64_t /*index*/, std::span<std::uint8_t> /*values*/) const {
+  internal_check(false, "images are read of datasets that hold images");
+  return 0;
+}
+
 Permutation::Permutation(std::int64_t size, std::uint64_t key)
     : size_(static_cast<std::uint64_t>(size)), key_(key) {
   internal_check(size > 0, "a permutation has elements");

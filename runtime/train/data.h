@@ -29,8 +29,10 @@ class Dataset {
   virtual std::int64_t samples() const = 0;  // 0: endless
   // Fills sequence + 1 tokens: inputs are [0, sequence), labels [1, sequence + 1). `index` lies
   // below samples().
-  // Of images: the values, [channel, row, column], and the class behind them.
-  virtual void read(std::int64_t index, std::span<std::int64_t> tokens) const = 0;
+  virtual void read(std::int64_t index, std::span<std::int64_t> tokens) const;
+  // Of images, instead: fills the values, [channel, row, column], and returns the class. No values:
+  // the class alone is asked for.
+  virtual std::int64_t read_image(std::int64_t index, std::span<std::uint8_t> values) const;
   // The least vocabulary that holds every id, or how many classes there are. The first call may
   // read all of the data.
   virtual std::int64_t vocabulary() const = 0;

@@ -13,7 +13,7 @@ namespace braid::train {
 
 namespace {
 
-constexpr std::int64_t kValues = 256;
+constexpr std::uint64_t kValues = 256;
 
 class SyntheticImages final : public Dataset {
  public:
@@ -28,14 +28,21 @@ class SyntheticImages final : public Dataset {
                        shape_.side, classes_, seed_);
   }
 
-  void read(std::int64_t index, std::span<std::int64_t> values) const override {
+  std::int64_t read_image(std::int64_t index, std::span<std::uint8_t> values) const override {
     const std::uint64_t key = mix(seed_, static_cast<std::uint64_t>(index));
     const std::uint64_t label = mix(key) % static_cast<std::uint64_t>(classes_);
     const std::uint64_t pattern = mix(mix(seed_), label);
-    for (std::size_t i = 0; i + 1 < values.size(); ++i)
-      values[i] =
-          static_cast<std::int64_t>((mix(pattern, i) % kValues + mix(key, i) % kValues) / 2);
-    values.back() = static_cast<std::int64_t>(label);
+    // Eight values of each word.
+    for (std::size_t word = 0; word * 8 < values.size(); ++word) {
+      const std::uint64_t own = mix(pattern, word), noise = mix(key, word);
+      const std::size_t end = std::min(values.size(), word * 8 + 8);
+      for (std::size_t i = word * 8; i < end; ++i) {
+        const std::size_t shift = i % 8 * 8;
+        values[i] =
+            static_cast<std::uint8_t>(((own >> shift) % kValues + (noise >> shift) % kValues) / 2);
+      }
+    }
+    return static_cast<std::int64_t>(label);
   }
 
  private:
@@ -49,6 +56,7 @@ constexpr std::array<char, 8> kMark = {'B', 'R', 'D', 'I', 'M', 'G', '0', '1'};
 constexpr std::size_t kNumber = sizeof(std::uint32_t);
 constexpr std::size_t kHeader = kMark.size() + 5 * kNumber;
 constexpr std::int64_t kMaxImages = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxChannels = 256;
 constexpr std::int64_t kMaxSide = std::int64_t{1} << 14;
 
 class ImageFile final : public Dataset {
@@ -62,8 +70,8 @@ class ImageFile final : public Dataset {
     shape_.side = number(2);
     classes_ = number(4);
     if (number(3) != shape_.side || shape_.side < 1 || shape_.side > kMaxSide ||
-        shape_.channels < 1 || shape_.channels > kValues || count_ < 1 || count_ > kMaxImages ||
-        classes_ < 1)
+        shape_.channels < 1 || shape_.channels > kMaxChannels || count_ < 1 ||
+        count_ > kMaxImages || classes_ < 1)
       refuse(fmt::format("{} images of {} × {} with {} channels in {} classes", count_, number(2),
                          number(3), shape_.channels, classes_),
              "write square images with scripts/make_image_dataset");
@@ -82,7 +90,7 @@ class ImageFile final : public Dataset {
                        format_count(static_cast<double>(count_)), shape_.side, classes_);
   }
 
-  void read(std::int64_t index, std::span<std::int64_t> values) const override {
+  std::int64_t read_image(std::int64_t index, std::span<std::uint8_t> values) const override {
     internal_check(index >= 0 && index < count_, "a sample's index lies inside its dataset");
     const auto label = static_cast<std::int64_t>(models::load<std::uint32_t>(
         file_.bytes(), kHeader + static_cast<std::size_t>(index) * kNumber));
@@ -92,9 +100,8 @@ class ImageFile final : public Dataset {
     const auto from = file_.bytes().subspan(kHeader + static_cast<std::size_t>(count_) * kNumber +
                                                 static_cast<std::size_t>(index * shape_.values()),
                                             static_cast<std::size_t>(shape_.values()));
-    std::ranges::transform(from, values.begin(),
-                           [](std::byte b) { return std::to_integer<std::int64_t>(b); });
-    values.back() = label;
+    if (!values.empty()) std::memcpy(values.data(), from.data(), from.size());
+    return label;
   }
 
  private:

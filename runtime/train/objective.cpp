@@ -175,25 +175,22 @@ SampleSource image_classes(const Model& model, const std::shared_ptr<const Datas
   const ImageShape shape = *data->image();
   const std::int64_t across = root(patches_of(model));
   SampleSource source;
-  source.image = [data, order, shape, across](std::int64_t sample, std::span<double> patches) {
-    std::vector<std::int64_t> values(static_cast<std::size_t>(shape.values() + 1));
-    data->read(order.at(sample), values);
+  source.image = [data, order, shape, across](std::int64_t sample,
+                                              std::span<std::uint8_t> patches) {
+    if (patches.empty()) return data->read_image(order.at(sample), {});
+    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape.values()));
+    const std::int64_t label = data->read_image(order.at(sample), values);
     const std::int64_t patch = shape.side / across;
-    std::size_t next = 0;
+    std::uint8_t* to = patches.data();
     const auto copy_patch = [&](std::int64_t top, std::int64_t left) {
       for (std::int64_t c = 0; c < shape.channels; ++c)
         for (std::int64_t y = top; y < top + patch; ++y)
-          for (std::int64_t x = left; x < left + patch; ++x) {
-            const std::int64_t at = (c * shape.side + y) * shape.side + x;
-            const auto value = static_cast<double>(values[static_cast<std::size_t>(at)]);
-            patches[next++] = value / 127.5 - 1;
-          }
+          to = std::copy_n(values.data() + (c * shape.side + y) * shape.side + left, patch, to);
     };
-    if (!patches.empty())
-      for (std::int64_t row = 0; row < across; ++row)
-        for (std::int64_t column = 0; column < across; ++column)
-          copy_patch(row * patch, column * patch);
-    return values.back();
+    for (std::int64_t row = 0; row < across; ++row)
+      for (std::int64_t column = 0; column < across; ++column)
+        copy_patch(row * patch, column * patch);
+    return label;
   };
   return source;
 }

@@ -20,8 +20,9 @@ struct SampleSource {
   // least one, the first ones.
   std::function<std::int64_t(std::int64_t sample)> length = {};
   // Of an image model, instead of read: fills the patches one after the other, each [channel, row,
-  // column], and returns the class. No patches: the class alone is asked for.
-  std::function<std::int64_t(std::int64_t sample, std::span<double> patches)> image = {};
+  // column], and returns the class. No patches: the class alone is asked for. A value of 0 to 255
+  // stands for one of -1 to 1.
+  std::function<std::int64_t(std::int64_t sample, std::span<std::uint8_t> patches)> image = {};
 };
 
 }  // namespace braid::train

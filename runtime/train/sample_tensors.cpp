@@ -1,6 +1,8 @@
 #include "runtime/train/sample_tensors.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -27,9 +29,9 @@ at::Tensor sample_patches(const SampleSource& source, std::int64_t first,
   const LayerShape& s = site.shape;
   const std::int64_t rows = parallel::count(site.narrow_tokens);
   const std::int64_t ahead = s.class_token ? 1 : 0;  // tokens that are no patches
-  at::Tensor patches = at::zeros({rows, site.samples, s.patch_inputs}, at::kDouble);
-  auto* out = patches.data_ptr<double>();
-  std::vector<double> image(static_cast<std::size_t>((s.tokens - ahead) * s.patch_inputs));
+  at::Tensor patches = at::zeros({rows, site.samples, s.patch_inputs}, at::kByte);
+  auto* out = patches.data_ptr<std::uint8_t>();
+  std::vector<std::uint8_t> image(static_cast<std::size_t>((s.tokens - ahead) * s.patch_inputs));
   for (std::int64_t i = 0; i < site.samples; ++i) {
     source.image(first + i, image);
     std::int64_t row = 0;
@@ -40,7 +42,15 @@ at::Tensor sample_patches(const SampleSource& source, std::int64_t first,
                     out + (row * site.samples + i) * s.patch_inputs);
       }
   }
-  return patches.to(site.numerics.compute);
+  return patches;
+}
+
+void place_patches(const at::Tensor& bytes, const parallel::Site& site, at::Tensor& to) {
+  if (!to.defined()) to = at::empty(bytes.sizes(), bytes.options().dtype(site.numerics.compute));
+  to.copy_(bytes);
+  at::add_out(to, at::scalar_tensor(-1.0, at::kDouble), to, 1 / 127.5);
+  const bool first = !site.narrow_tokens.empty() && site.narrow_tokens.front().begin == 0;
+  if (site.shape.class_token && first) to.narrow(0, 0, 1).zero_();
 }
 
 }  // namespace braid::train

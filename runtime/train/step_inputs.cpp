@@ -63,7 +63,11 @@ const Tokens& StepInputs::on_device(const parallel::Layer& layer, int micro_batc
     send(now.ids, slot.tokens.ids, device_);
     send(now.labels, slot.tokens.labels, device_);
     send(now.decoder_ids, slot.tokens.decoder_ids, device_);
-    send(now.patches, slot.tokens.patches, device_);
+    if (now.patches.defined()) {
+      at::Tensor bytes;
+      send(now.patches, bytes, device_);
+      place_patches(bytes, layer.site(), slot.tokens.patches);
+    }
     slot.step = step;
   }
   return slot.tokens;

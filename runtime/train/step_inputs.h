@@ -18,7 +18,7 @@ namespace braid::train {
 struct Tokens {
   at::Tensor ids, labels;
   at::Tensor decoder_ids;  // of an encoder-decoder's embedding
-  at::Tensor patches;      // of images; their classes are labels
+  at::Tensor patches;      // of images, as bytes on the host; their classes are labels
 };
 
 // From the host to where it lies on the device, at once or when the device comes to it; `to` is

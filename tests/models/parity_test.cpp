@@ -98,7 +98,7 @@ class Oracle {
             .ignores_labels = true};
   }
 
-  // [batch, channels, side, side] as [batch, patches, channels · patch · patch].
+  // [batch, channels, side, side] as the bytes of [batch, patches, channels · patch · patch].
   train::SampleSource images() const {
     const at::Tensor pixels = tensor("pixel_values", at::kDouble);
     const LayerShape& embedding = model_.types.front().shape;
@@ -107,12 +107,16 @@ class Oracle {
     const at::Tensor patches = pixels.unflatten(3, {-1, patch})
                                    .unflatten(2, {-1, patch})
                                    .permute({0, 2, 4, 1, 3, 5})
+                                   .add(1)
+                                   .mul(127.5)
+                                   .round()
+                                   .to(at::kByte)
                                    .contiguous();
     train::SampleSource source;
     source.image = [patches, labels = tensor("labels", at::kLong)](std::int64_t sample,
-                                                                   std::span<double> values) {
+                                                                   std::span<std::uint8_t> values) {
       const at::Tensor one = patches[sample];
-      std::copy_n(one.const_data_ptr<double>(), values.size(), values.begin());
+      std::copy_n(one.const_data_ptr<std::uint8_t>(), values.size(), values.begin());
       return labels[sample].item().toLong();
     };
     return source;

@@ -145,15 +145,12 @@ TEST(Images, BecomePatchesInTheOrderOfChannelsRowsAndColumns) {
   EXPECT_EQ(shape.side, 12);
   const std::shared_ptr<const Dataset> data = synthetic_images(shape, 5, 9);
   const SampleSource source = sample_source(model, data, {});
-  std::vector<double> patches(9 * 48);
+  std::vector<std::uint8_t> patches(9 * 48), values(3 * 12 * 12);
   const std::int64_t label = source.image(4, patches);
-  std::vector<std::int64_t> values(3 * 12 * 12 + 1);
-  data->read(4, values);
-  EXPECT_EQ(label, values.back());
+  EXPECT_EQ(data->read_image(4, values), label);
   EXPECT_EQ(source.image(4, {}), label);
   // Patch 5 is the second row's last: channel 2, row 4 + 1, column 8 + 3.
-  EXPECT_DOUBLE_EQ(patches[5 * 48 + 2 * 16 + 1 * 4 + 3],
-                   static_cast<double>(values[2 * 144 + 5 * 12 + 11]) / 127.5 - 1);
+  EXPECT_EQ(patches[5 * 48 + 2 * 16 + 1 * 4 + 3], values[2 * 144 + 5 * 12 + 11]);
 }
 
 std::string image_bytes(std::uint64_t classes = 3) {
@@ -172,13 +169,12 @@ TEST(ImageFiles, HoldClassesAndValues) {
   const auto data = image_file(folder / "images");
   EXPECT_EQ(data->samples(), 2);
   EXPECT_EQ(data->vocabulary(), 3);
-  std::vector<std::int64_t> values(433);
-  data->read(0, values);
-  EXPECT_EQ(values.back(), 2);
+  std::vector<std::uint8_t> values(432);
+  EXPECT_EQ(data->read_image(0, values), 2);
   EXPECT_EQ(values[250], 250);
-  data->read(1, values);
-  EXPECT_EQ(values.back(), 0);
+  EXPECT_EQ(data->read_image(1, values), 0);
   EXPECT_EQ(values[0], 432 % 251);
+  EXPECT_EQ(data->read_image(0, {}), 2);
   require_fitting(tiny_model("vit", 2, 0), *data, {});
 }
 
