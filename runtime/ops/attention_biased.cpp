@@ -105,6 +105,23 @@ at::Tensor added_to(const Part& part, const at::Tensor& q, const at::Tensor& k,
   return added;
 }
 
+// Adds [heads, queries, keys] to the rows of a table by distance, [rows, heads]. A matrix written
+// into rows of one more than its diagonals has each diagonal in a column: their sums need no
+// atomics.
+void add_by_distance(const at::Tensor& gradient, const at::Tensor& by_pair, const Visibility& see) {
+  const std::int64_t heads = by_pair.size(0), queries = by_pair.size(1), keys = by_pair.size(2);
+  const std::int64_t diagonals = queries + keys - 1, wide_row = diagonals + 1;
+  const at::Tensor skewed = at::zeros({heads, queries, wide_row}, by_pair.options());
+  skewed.as_strided({heads, queries, keys}, {queries * wide_row, diagonals, 1}, queries - 1)
+      .copy_(by_pair);
+  const std::int64_t middle = see.by_distance.size(0) / 2;
+  const std::int64_t first = see.key_begin - see.query_begin - (queries - 1) + middle;
+  gradient.narrow(0, first, diagonals).add_(skewed.sum(1).narrow(1, 0, diagonals).t());
+}
+
+// Whether every query sees a key for sure: padding begins behind the first one.
+bool none_blind(const Visibility& see) { return !see.lengths.defined() || see.key_begin == 0; }
+
 }  // namespace
 
 Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -112,9 +129,11 @@ Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
   Attended whole{
       at::empty(q.sizes(), q.options()),
       at::empty({q.size(1), q.size(2), q.size(0)}, q.options().dtype(wide(q.scalar_type())))};
+  const auto attend =
+      none_blind(see) && efficient_takes(q, k, band) ? efficient_attention : plain_attention;
   for_parts(q, k, [&](const Part& part) {
-    const Attended one = plain_attention(part.of_heads(q), part.of_kv(k), part.of_kv(v), scale,
-                                         band, added_to(part, q, k, see));
+    const Attended one = attend(part.of_heads(q), part.of_kv(k), part.of_kv(v), scale, band,
+                                added_to(part, q, k, see));
     part.of_heads(whole.out).copy_(one.out);
     part.of_lse(whole.lse).copy_(one.lse);
   });
@@ -128,15 +147,23 @@ AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::T
                                              const Visibility& see) {
   AttentionGradients whole{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                            at::empty(v.sizes(), v.options())};
+  const auto attend_backward = none_blind(see) && efficient_takes(q, k, band)
+                                   ? efficient_attention_backward
+                                   : plain_attention_backward;
   for_parts(q, k, [&](const Part& part) {
     at::Tensor dadded;
-    const AttentionGradients one = plain_attention_backward(
+    const AttentionGradients one = attend_backward(
         part.of_heads(dout), part.of_heads(q), part.of_kv(k), part.of_kv(v), part.of_heads(out),
         part.of_lse(lse), scale, band, added_to(part, q, k, see),
         see.distance_gradient.defined() ? &dadded : nullptr);
-    if (dadded.defined())
-      heads_of(part, see.distance_gradient)
-          .index_add_(0, distance_rows(q, k, see), dadded.sum(0).permute({1, 2, 0}).flatten(0, 1));
+    if (dadded.defined()) {
+      const at::Tensor gradient = heads_of(part, see.distance_gradient);
+      const at::Tensor by_pair = dadded.sum(at::IntArrayRef{0}, false, gradient.scalar_type());
+      if (see.pair_rows.defined())
+        gradient.index_add_(0, see.pair_rows.flatten(), by_pair.permute({1, 2, 0}).flatten(0, 1));
+      else
+        add_by_distance(gradient, by_pair, see);
+    }
     part.of_heads(whole.dq).copy_(one.dq);
     part.of_kv(whole.dk).copy_(one.dk);
     part.of_kv(whole.dv).copy_(one.dv);

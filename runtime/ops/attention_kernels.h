@@ -64,7 +64,18 @@ AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Te
                                             const at::Tensor& added = {},
                                             at::Tensor* dadded = nullptr);
 
-// The plain ones with slopes and padding, for a few samples and heads at a time.
+// ATen's memory-efficient kernel for GPUs: bf16, all keys or a causal square, as many heads of keys
+// as of queries, and under `added` every query must see a key. As above otherwise.
+bool efficient_takes(const at::Tensor& q, const at::Tensor& k, const Band& band);
+Attended efficient_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             double scale, const Band& band, const at::Tensor& added);
+AttentionGradients efficient_attention_backward(const at::Tensor& dout, const at::Tensor& q,
+                                                const at::Tensor& k, const at::Tensor& v,
+                                                const at::Tensor& out, const at::Tensor& lse,
+                                                double scale, const Band& band,
+                                                const at::Tensor& added, at::Tensor* dadded);
+
+// With slopes, tables and padding, for a few samples and heads at a time.
 Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           double scale, const Band& band, const Visibility& see);
 AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::Tensor& q,

@@ -79,6 +79,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& m) {
                                  {"speed/tokens_per_second", m.tokens_per_second()},
                                  {"speed/seconds", m.seconds.value()}};
   const auto gib = [](Bytes size) { return static_cast<double>(size.value()) / (1 << 30); };
+  if (m.launch) scalars.push_back({"speed/launch_seconds", m.launch->value()});
   if (m.mfu) scalars.push_back({"speed/mfu", *m.mfu});
   if (m.predicted_seconds)
     scalars.push_back({"speed/predicted_seconds", m.predicted_seconds->value()});
@@ -103,6 +104,7 @@ std::string json_line(const StepMetrics& m) {
                {"tokens", m.tokens},
                {"seconds", m.seconds.value()},
                {"tokens_per_second", m.tokens_per_second()}};
+  if (m.launch) line["launch_seconds"] = m.launch->value();
   if (m.mfu) line["mfu"] = *m.mfu;
   if (m.allocated) line["allocated_bytes"] = m.allocated->value();
   if (m.predicted) line["predicted_bytes"] = m.predicted->value();

@@ -20,6 +20,7 @@ struct StepMetrics {
   double learning_rate = 0;
   std::int64_t tokens = 0;  // of this step, over all ranks
   Seconds seconds;
+  std::optional<Seconds> launch = {};             // until the host had handed it to the device
   std::optional<double> mfu = {};                 // a fraction
   std::optional<Bytes> allocated = {};            // the fullest rank's peak
   std::optional<Bytes> predicted = {};            // by the plan, for the fullest rank

@@ -219,6 +219,7 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
               .learning_rate = rate,
               .tokens = plan.global_batch * plan.model.sequence,
               .seconds = seconds,
+              .launch = result.launch,
               .mfu = model_flops_utilisation(step_flops, seconds, devices, peak),
               .allocated = allocated});
   }

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "planner/core/error.h"
@@ -151,6 +152,7 @@ void Worker::abandon() {
 }
 
 StepResult Worker::step(std::int64_t number, double learning_rate) {
+  const auto begin = std::chrono::steady_clock::now();
   step_ = number;
   learning_rate_ = learning_rate;
   loss_scale_ = 1 / counted_predictions();
@@ -162,8 +164,10 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
   }
   captured_.run([this] { play(); }, [this] { abandon(); });
   if (unseen_) {
+    const std::chrono::duration<double> launched = std::chrono::steady_clock::now() - begin;
     read_tokens(step_ + 1);  // while the device is at this one
     look_at_result();
+    result_.launch = Seconds(launched.count());
   }
   return result_;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "planner/plan/plan.h"
@@ -30,6 +31,8 @@ struct WorkerOptions {
 struct StepResult {
   double loss = 0;  // mean over the global batch's tokens
   double gradient_norm = 0;
+  // Until all of the step was handed to a device that was still at work; else nothing.
+  std::optional<Seconds> launch = {};
 };
 
 class Worker {

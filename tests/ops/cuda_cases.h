@@ -42,6 +42,21 @@ class KernelTest : public testing::TestWithParam<at::ScalarType> {
   at::Device device = at::kCPU;
 };
 
+// A test of what only a GPU can do, in bf16.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::optional<at::Device> found = kernel_device();
+    if (!found || !found->is_cuda()) GTEST_SKIP() << "no GPU";
+    device = *found;
+  }
+  at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) const {
+    return random_tensor(sizes, seed, at::kBFloat16, device);
+  }
+
+  at::Device device = at::kCPU;
+};
+
 inline at::Tensor exact(const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); }
 
 #define BRAID_KERNEL_TYPES(Suite)                                                    \

@@ -13,19 +13,7 @@
 namespace braid::ops {
 namespace {
 
-class CudaProduct : public testing::Test {
- protected:
-  void SetUp() override {
-    const std::optional<at::Device> found = kernel_device();
-    if (!found || !found->is_cuda()) GTEST_SKIP() << "no GPU";
-    device = *found;
-  }
-  at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) const {
-    return random_tensor(sizes, seed, at::kBFloat16, device);
-  }
-
-  at::Device device = at::kCPU;
-};
+class CudaProduct : public GpuTest {};
 
 struct Product {
   std::int64_t rows, in, out;

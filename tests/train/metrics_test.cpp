@@ -45,14 +45,15 @@ TEST(Metrics, ALineByHand) {
             R"("seconds":0.5,"tokens_per_second":8192.0})");
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.gradient_norm = std::numeric_limits<double>::infinity();
+  metrics.launch = Seconds(0.25);
   metrics.mfu = 0.5;
   metrics.allocated = 1_KiB;
   metrics.predicted = 2_KiB;
   metrics.predicted_seconds = Seconds(0.75);
   EXPECT_EQ(json_line(metrics),
             R"({"step":7,"loss":null,"gradient_norm":null,"learning_rate":0.25,"tokens":4096,)"
-            R"("seconds":0.5,"tokens_per_second":8192.0,"mfu":0.5,"allocated_bytes":1024,)"
-            R"("predicted_bytes":2048,"predicted_seconds":0.75})");
+            R"("seconds":0.5,"tokens_per_second":8192.0,"launch_seconds":0.25,"mfu":0.5,)"
+            R"("allocated_bytes":1024,"predicted_bytes":2048,"predicted_seconds":0.75})");
 }
 
 TEST(Metrics, UtilisationByHand) {
