@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "planner/core/error.h"
 
@@ -12,8 +14,6 @@ namespace braid {
 namespace {
 
 constexpr int kLargestMicroBatch = 32;
-// What programs leave free, for the context and for what the allocator cannot use.
-constexpr double kUsable = 0.90;
 
 [[noreturn]] void fail(const MeasuredRun& run, std::string what, std::string fix) {
   throw Error({.what = std::move(what),
@@ -56,7 +56,7 @@ void read_words(const MeasuredRun& run, const RunSetup& setup, RunSplit& split) 
 bool repeats_all(const MeasuredRun& run) { return run.recompute == "full"; }
 
 bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup, int stage) {
-  return memory_of(model, split, stage).total() <= kUsable * setup.devices.front().memory;
+  return memory_of(model, split, stage).total() <= setup.usable * setup.devices.front().memory;
 }
 
 bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup) {
@@ -121,14 +121,19 @@ void cut_for_speed(const ModelShape& model, const RunSetup& setup, RunSplit& spl
   std::vector<double> least(static_cast<std::size_t>(stages) * static_cast<std::size_t>(items + 1),
                             kNever);
   std::vector<int> from(least.size(), 0);
+  // Blocks are alike, so a stage is told by how many items it has and which ends.
+  std::map<std::tuple<int, int, bool, bool>, double> known;
+  RunSplit trial = split;
   const auto seconds = [&](int stage, int begin, int end) {
-    RunSplit trial = split;
+    const auto [at, added] = known.try_emplace({stage, end - begin, begin == 0, end == items}, 0);
+    if (!added) return at->second;
     RunStage& s = trial.stages[static_cast<std::size_t>(stage)];
     s.begin = begin;
     s.end = end;
     // What does not fit is taken only if nothing does.
     const double penalty = repeat_to_fit(model, setup, trial, stage) ? 1 : 4;
-    return penalty * stage_seconds(model, trial, setup, stage);
+    at->second = penalty * stage_seconds(model, trial, setup, stage);
+    return at->second;
   };
   for (int stage = 0; stage < stages; ++stage) {
     for (int end = stage + 1; end <= items - (stages - 1 - stage); ++end) {
