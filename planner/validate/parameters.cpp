@@ -123,14 +123,14 @@ const std::vector<Figure> kDeepspeedV100 = {
 // One kind of device under a planner's own runtime: what its products, its memory and its links
 // reach.
 const std::vector<Figure> kPlanned = {
-    device("gemm", &DeviceModel::gemm, 0.65, 0.15),
+    device("gemm", &DeviceModel::gemm, 0.78, 0.1),
     device("batched", &DeviceModel::batched, 0.2, 0.2),
     program("traffic", &Program::traffic, 45, 0.2),
 };
 const std::vector<Figure> kPlannedPcie = {
     device("gemm", &DeviceModel::gemm, 0.65, 0.15),
     device("batched", &DeviceModel::batched, 0.2, 0.2),
-    program("traffic", &Program::traffic, 45, 0.2),
+    program("score_traffic", &Program::score_traffic, 9, 0.3),
     fabric("inside", &Fabric::inside, 6e9, 0.3),
     fabric("card", &Fabric::card, 1.2e9, 0.3),
 };
