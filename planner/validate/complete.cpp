@@ -3,10 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <tuple>
+#include <ranges>
 
 #include "planner/core/error.h"
 
@@ -121,11 +122,18 @@ void cut_for_speed(const ModelShape& model, const RunSetup& setup, RunSplit& spl
   std::vector<double> least(static_cast<std::size_t>(stages) * static_cast<std::size_t>(items + 1),
                             kNever);
   std::vector<int> from(least.size(), 0);
-  // Blocks are alike, so a stage is told by how many items it has and which ends.
-  std::map<std::tuple<int, int, bool, bool>, double> known;
+  // Between two cuts inside the model blocks are alike, and only how many there are tells a stage.
+  const auto is_first_block = [&](const Item& item) {
+    return item.kind == ItemKind::block && item.block == model.items[1].block;
+  };
+  const bool alike = std::ranges::all_of(
+      model.items | std::views::drop(1) | std::views::take(std::max(0, items - 2)), is_first_block);
+  std::map<std::array<int, 3>, double> known;
   RunSplit trial = split;
   const auto seconds = [&](int stage, int begin, int end) {
-    const auto [at, added] = known.try_emplace({stage, end - begin, begin == 0, end == items}, 0);
+    const bool inner = alike && begin > 0 && end < items;
+    const std::array<int, 3> key{stage, inner ? -1 : begin, inner ? end - begin : end};
+    const auto [at, added] = known.try_emplace(key, 0);
     if (!added) return at->second;
     RunStage& s = trial.stages[static_cast<std::size_t>(stage)];
     s.begin = begin;
