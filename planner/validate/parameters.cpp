@@ -99,8 +99,9 @@ const std::vector<Figure> kDeepspeed = {
     program("host_collective", &Program::host_collective, 0.2e-3, 0.5),
     program("iteration", &Program::iteration, 50e-3, 0.5),
 };
-// Nodes of V100, and one of T4 that the set above has told of. Cross-validation says which set can
-// bear how many figures; 40 ms is what a TCP receiver waits with an acknowledgement.
+// Nodes of V100, and one of T4 that the set above has told of. The stall is what the runs show and
+// nothing documents; 40 ms is what a TCP receiver may wait with an acknowledgement.
+// Cross-validation says which set can bear how many figures.
 const std::vector<Figure> kDeepspeedMixed = {
     device("gemm", &DeviceModel::gemm, 0.40, 0.2),
     fabric("inside", &Fabric::inside, 12e9, 0.2),

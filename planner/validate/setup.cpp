@@ -61,8 +61,9 @@ std::vector<RunSetup> describe() {
   single.program = megatron_deepspeed();
   single.program.repeats = 0;
   setups.push_back(single);
-  // Nodes of eight A100 and four 200 Gb/s cards. Two devices share a card, and the rings of a
-  // tensor group's ranks share those of the first devices.
+  // Nodes of eight A100, 800 Gb/s a node. Runs with two or four replicas on a node are slower than
+  // all cards of these would let them be, runs with one or eight are not: as if a ring through a
+  // part of a node had one card. Megatron pads the vocabulary, whatever the tensor parallelism.
   RunSetup multi{.set = "vtrain_multi", .devices = {device("A100")}};
   multi.program = megatron_deepspeed();
   multi.program.pads_vocabulary = true;
