@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <ranges>
 
 #include "planner/core/error.h"
 
@@ -12,8 +15,6 @@ namespace braid {
 namespace {
 
 constexpr int kLargestMicroBatch = 32;
-// What programs leave free, for the context and for what the allocator cannot use.
-constexpr double kUsable = 0.90;
 
 [[noreturn]] void fail(const MeasuredRun& run, std::string what, std::string fix) {
   throw Error({.what = std::move(what),
@@ -56,7 +57,7 @@ void read_words(const MeasuredRun& run, const RunSetup& setup, RunSplit& split) 
 bool repeats_all(const MeasuredRun& run) { return run.recompute == "full"; }
 
 bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup, int stage) {
-  return memory_of(model, split, stage).total() <= kUsable * setup.devices.front().memory;
+  return memory_of(model, split, stage).total() <= setup.usable * setup.devices.front().memory;
 }
 
 bool fits(const ModelShape& model, const RunSplit& split, const RunSetup& setup) {
@@ -121,14 +122,26 @@ void cut_for_speed(const ModelShape& model, const RunSetup& setup, RunSplit& spl
   std::vector<double> least(static_cast<std::size_t>(stages) * static_cast<std::size_t>(items + 1),
                             kNever);
   std::vector<int> from(least.size(), 0);
+  // Between two cuts inside the model blocks are alike, and only how many there are tells a stage.
+  const auto is_first_block = [&](const Item& item) {
+    return item.kind == ItemKind::block && item.block == model.items[1].block;
+  };
+  const bool alike = std::ranges::all_of(
+      model.items | std::views::drop(1) | std::views::take(std::max(0, items - 2)), is_first_block);
+  std::map<std::array<int, 3>, double> known;
+  RunSplit trial = split;
   const auto seconds = [&](int stage, int begin, int end) {
-    RunSplit trial = split;
+    const bool inner = alike && begin > 0 && end < items;
+    const std::array<int, 3> key{stage, inner ? -1 : begin, inner ? end - begin : end};
+    const auto [at, added] = known.try_emplace(key, 0);
+    if (!added) return at->second;
     RunStage& s = trial.stages[static_cast<std::size_t>(stage)];
     s.begin = begin;
     s.end = end;
     // What does not fit is taken only if nothing does.
     const double penalty = repeat_to_fit(model, setup, trial, stage) ? 1 : 4;
-    return penalty * stage_seconds(model, trial, setup, stage);
+    at->second = penalty * stage_seconds(model, trial, setup, stage);
+    return at->second;
   };
   for (int stage = 0; stage < stages; ++stage) {
     for (int end = stage + 1; end <= items - (stages - 1 - stage); ++end) {

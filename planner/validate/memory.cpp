@@ -33,15 +33,16 @@ RunMemory memory_of(const ModelShape& model, const RunSplit& split, int stage) {
       parameters += stages > 1 || !model.tied ? model.vocabulary * model.hidden : 0;
       largest = std::max(largest, unit * model.seq * model.vocabulary / s.tp * 6);
     }
-    if (item.kind == ItemKind::embedding) parameters += model.vocabulary * model.hidden;
+    if (item.kind == ItemKind::embedding)
+      parameters += (model.splits_tables ? 1 : s.tp) * model.vocabulary * model.hidden;
     if (item.kind != ItemKind::block) continue;
     const Block& b = item.block;
     parameters += b.parameters();
-    const double sbh = unit * b.windows * b.seq * b.hidden;
+    const double sbh = b.share * unit * b.windows * b.seq * b.hidden;
     const double all = sbh * kept(b, split, s.tp);
     const double input = 2 * sbh / (split.sequence_parallel ? s.tp : 1);
     activations += s.repeated * input + (1 - s.repeated) * all;
-    if (s.repeated > 0) largest = std::max(largest, all);
+    if (s.repeated > 0) largest = std::max(largest, all / b.share);
   }
   const double shards = split.sharded ? split.dp * split.cp : 1;
   memory.states = parameters / s.tp * kStateBytes / shards;

@@ -2,6 +2,7 @@
 // What a set of runs was measured with: devices, links and the program. A setup is described once
 // for all runs of its set; nothing in it belongs to a single run.
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,12 @@ struct Fabric {
   double inside_latency = 20e-6;  // of a collective
   double card = 10e9;             // bytes/s across nodes, one device's share of the node's cards
   double card_latency = 30e-6;
+  double send = 0;      // bytes/s of a send across nodes, one device's share; zero: as `card`
+  double stall = 0;     // seconds of a send between unlike nodes that is smaller than a buffer
   double point = 20e9;  // bytes/s of a send inside a node
   bool shared = false;  // the devices of a node share one bus: `inside` is that of two
+  // A ring through some devices of a node leaves it by the card of one; through all, by all cards.
+  bool ring_has_one_card = false;
 };
 
 // How a training program spends its time beyond the arithmetic that all of them share.
@@ -61,7 +66,13 @@ struct RunSetup {
   std::string_view gpu{};              // the start of the runs' gpu, where a set has several kinds
   std::vector<DeviceModel> devices{};  // by node, the last for all that follow
   Fabric fabric{};
+  // Where nodes differ: the first with other links inside, and these.
+  int first_other_node = std::numeric_limits<int>::max();
+  Fabric other_nodes{};  // its cards are not looked at: the slower ones decide
   Program program{};
+  // Of a device's memory, what its planner filled: the rest is for the context and for what the
+  // allocator cannot use.
+  double usable = 0.90;
   double interval = 0.2;  // nine of ten runs lie within this much of their prediction
 };
 

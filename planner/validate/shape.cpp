@@ -69,10 +69,12 @@ constexpr std::array kAcesoSizes = {NamedSize{"gpt-350M", 1}, NamedSize{"gpt-1.3
                                     NamedSize{"gpt-2.6B", 8}, NamedSize{"gpt-6.7B", 16},
                                     NamedSize{"gpt-13B", 32}};
 
-ModelShape decoder(const Block& block, int layers, double vocabulary) {
+// A pipeline may cut the blocks into `pieces`.
+ModelShape decoder(Block block, int layers, double vocabulary, int pieces = 1) {
+  block.share = 1.0 / pieces;
   ModelShape shape{.vocabulary = vocabulary, .hidden = block.hidden, .seq = block.seq};
   shape.items.push_back({.kind = ItemKind::embedding});
-  for (int i = 0; i < layers; ++i) shape.items.push_back({ItemKind::block, block});
+  for (int i = 0; i < layers * pieces; ++i) shape.items.push_back({ItemKind::block, block});
   shape.items.push_back({.kind = ItemKind::head});
   return shape;
 }
@@ -89,14 +91,18 @@ ModelShape amp_gpt2(const MeasuredRun& run) {
   return shape;
 }
 
-// TransGAN's generator with depths 12,0,0,0,0,12 and a bottom of 9 × 9: twelve layers of full width
-// on 81 tokens, and after five doublings of the picture, each two of which cut the width by four,
-// twelve layers of width/64 on 256 windows of 18 × 18. Between them stand reshapes.
+// TransGAN's generator with depths 12,0,0,0,0,12 and a bottom of 9 × 9: a layer that makes 81
+// tokens of 512 random numbers, whole on every tensor rank; twelve blocks of full width on these;
+// and after five doublings of the picture, which take the width down by 64, twelve blocks on 256
+// windows of 18 × 18. Between them stand reshapes. Every tensor rank has all four heads, of a part
+// of the width; `score_traffic` is that of all four.
 ModelShape amp_transgan(const MeasuredRun& run) {
   constexpr std::size_t kItems = 56, kWide = 3, kNarrow = 41, kDepth = 12;
   const double h = run.hidden;
-  ModelShape shape{.hidden = h, .seq = 81};
+  ModelShape shape{
+      .vocabulary = 512 * 81, .hidden = h, .seq = 81, .tied = false, .splits_tables = false};
   shape.items.resize(kItems);
+  shape.items.front().kind = ItemKind::embedding;
   const Block wide{.hidden = h, .ffn = 4 * h, .heads = 1, .kv_heads = 1, .seq = 81};
   const Block narrow{
       .hidden = h / 64, .ffn = h / 16, .heads = 1, .kv_heads = 1, .seq = 324, .windows = 256};
@@ -119,7 +125,7 @@ void fill_in_size(MeasuredRun& run) {
 
 double Block::parameters() const {
   const double attention = hidden * hidden * (2 + 2 * kv_heads / heads);
-  return attention + (gated ? 3 : 2) * hidden * ffn;
+  return share * (attention + (gated ? 3 : 2) * hidden * ffn);
 }
 
 double ModelShape::parameters() const {
@@ -162,7 +168,10 @@ ModelShape shape_of(const MeasuredRun& run) {
                     .heads = heads,
                     .kv_heads = heads,
                     .seq = static_cast<double>(run.seq)};
-  return decoder(block, run.layers, run.vocab > 0 ? run.vocab : kGpt2Vocabulary);
+  // Aceso, whose plans have stages of different sizes, cuts between operators: a block's attention
+  // and its feed-forward layer are about as long.
+  const int pieces = run.stage_gpus.empty() ? 1 : 2;
+  return decoder(block, run.layers, run.vocab > 0 ? run.vocab : kGpt2Vocabulary, pieces);
 }
 
 }  // namespace braid

@@ -15,6 +15,7 @@ struct Block {
   double seq = 0;
   double windows = 1;  // sequences that one sample has here
   bool gated = false;  // three matrices in the feed-forward layer
+  double share = 1;    // of a whole block, where a pipeline may cut inside one
 
   double parameters() const;
   bool operator==(const Block&) const = default;
@@ -33,6 +34,7 @@ struct ModelShape {
   double hidden = 0;  // of the embedding
   double seq = 0;
   bool tied = true;
+  bool splits_tables = true;  // over the tensor ranks
 
   double parameters() const;
   int num_blocks() const;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/cost/collective_model.h"
 #include "planner/cost/pipeline.h"
 #include "planner/simulate/simulator.h"
+#include "planner/validate/links.h"
 
 namespace braid {
 namespace {
@@ -20,14 +20,14 @@ double slower_of(double a, double b, double sharpness) {
   return most * std::pow(1 + std::pow(least / most, sharpness), 1 / sharpness);
 }
 
-struct Group {
-  int size = 1, stride = 1;
-};
-
 class Pricer {
  public:
   Pricer(const ModelShape& model, const RunSplit& split, const RunSetup& setup)
-      : model_(model), split_(split), setup_(setup), program_(setup.program) {}
+      : model_(model),
+        split_(split),
+        setup_(setup),
+        program_(setup.program),
+        links_(split, setup) {}
 
   RunPrediction price() const {
     std::vector<StageTimes> times;
@@ -57,13 +57,14 @@ class Pricer {
  private:
   // Forward and both gradients of all products, once, spread over all devices at their peaks.
   double bound() const {
-    double flops = 6 * model_.vocabulary * model_.hidden * model_.seq;
+    double flops = 0;
     for (const Item& item : model_.items) {
+      if (item.kind == ItemKind::head) flops += 6 * model_.vocabulary * model_.hidden * model_.seq;
       if (item.kind != ItemKind::block) continue;
       const Block& b = item.block;
       const double tokens = b.seq * b.windows;
       // Causal attention needs half of the scores.
-      flops += 6 * b.parameters() * tokens + 6 * tokens * b.seq * b.hidden;
+      flops += 6 * b.parameters() * tokens + 6 * b.share * tokens * b.seq * b.hidden;
     }
     const double samples =
         static_cast<double>(split_.micro_batch) * split_.micro_batches * split_.dp;
@@ -92,30 +93,6 @@ class Pricer {
     return *slowest;
   }
 
-  // Inside a node its links; across nodes the cards of all the members that a node has. What a
-  // collective costs its program beyond the links is the fabric's latency.
-  double collective(CollectiveKind kind, double bytes, Group group) const {
-    if (group.size == 1) return 0;
-    const Fabric& fabric = setup_.fabric;
-    const bool inside = group.size * group.stride <= fabric.node_width;
-    const int members =
-        inside ? group.size : std::clamp(fabric.node_width / group.stride, 1, group.size);
-    const double ring = fabric.shared ? fabric.inside * 2 / members : fabric.inside;
-    const double time = collective_time(kind, bytes,
-                                        {.per_node = members,
-                                         .nodes = (group.size + members - 1) / members,
-                                         .inside = ring,
-                                         .across = std::min(fabric.inside, fabric.card * members),
-                                         .bus = fabric.shared});
-    return time + (inside ? fabric.inside_latency : fabric.card_latency);
-  }
-  double all_reduce(double bytes, Group group) const {
-    return collective(CollectiveKind::all_reduce, bytes, group);
-  }
-  double all_gather(double bytes, Group group) const {
-    return collective(CollectiveKind::all_gather, bytes, group);
-  }
-
   struct Passes {
     double forward = 0, backward = 0;
     double host_forward = 0, host_backward = 0;
@@ -131,9 +108,16 @@ class Pricer {
       tensor_backward += more.tensor_backward;
       return *this;
     }
+    Passes& operator*=(double share) {
+      for (double* one : {&forward, &backward, &host_forward, &host_backward, &tensor_forward,
+                          &tensor_backward, &scores_forward})
+        *one *= share;
+      return *this;
+    }
   };
 
-  Passes block(const Block& b, int tp, const DeviceModel& device) const {
+  Passes block(const Block& b, int stage, const DeviceModel& device) const {
+    const int tp = stage_at(stage).tp;
     const double samples = split_.micro_batch * b.windows;
     const double tokens = samples * b.seq / split_.cp;
     const double h = b.hidden;
@@ -162,7 +146,7 @@ class Pricer {
     p.host_backward += program_.host_backward;
     if (tp > 1) {
       const double exposed = 1 - program_.tensor_overlap;
-      const double once = all_reduce(tokens * h * kHalf, {tp, 1}) * exposed;
+      const double once = links_.all_reduce(tokens * h * kHalf, {tp, 1}, stage) * exposed;
       p.tensor_forward = p.tensor_backward = 2 * once;
       p.host_forward += 2 * program_.host_collective;
       p.host_backward += 2 * program_.host_collective;
@@ -170,10 +154,11 @@ class Pricer {
     if (split_.cp > 1) {
       // Keys and values once around the ring, and their gradients back, under attention.
       const double bytes = 2 * kv * h / tp * tokens * split_.cp * kHalf;
-      const double around = all_gather(bytes, {split_.cp, tp});
+      const double around = links_.all_gather(bytes, {split_.cp, tp}, stage);
       p.tensor_forward += std::max(0.0, around - p.scores_forward);
       p.tensor_backward += std::max(0.0, 2 * around - 2 * p.scores_forward);
     }
+    p *= b.share;
     return p;
   }
 
@@ -232,7 +217,7 @@ class Pricer {
       const Item& item = model_.items[static_cast<std::size_t>(i)];
       if (item.kind == ItemKind::block) sum += item.block.parameters();
       if (item.kind == ItemKind::embedding || item.kind == ItemKind::head)
-        sum += model_.vocabulary * model_.hidden;
+        sum += (model_.splits_tables ? 1 : stage.tp) * model_.vocabulary * model_.hidden;
     }
     const bool whole = split_.stages.size() == 1;
     if (whole && model_.tied) sum -= model_.vocabulary * model_.hidden;
@@ -256,7 +241,7 @@ class Pricer {
         all += head(s.tp, on);
       }
       if (item.kind != ItemKind::block) continue;
-      if (priced == nullptr || *priced != item.block) one = block(item.block, s.tp, on);
+      if (priced == nullptr || *priced != item.block) one = block(item.block, index, on);
       priced = &item.block;
       all += one;
       all.backward += again * one.forward + (scores_again ? one.scores_forward : 0);
@@ -270,13 +255,14 @@ class Pricer {
   }
 
   // ZeRO-3's gathers of one pass.
-  double gathers_of(const RunStage& s) const {
+  double gathers_of(int index) const {
+    const RunStage& s = stage_at(index);
     double sum = 0;
     if (!split_.sharded) return sum;
     for (int i = s.begin; i < s.end; ++i) {
       const Item& item = model_.items[static_cast<std::size_t>(i)];
       if (item.kind == ItemKind::block)
-        sum += all_gather(item.block.parameters() / s.tp * kHalf, replicas(s));
+        sum += links_.all_gather(item.block.parameters() / s.tp * kHalf, replicas(s), index);
     }
     return sum;
   }
@@ -287,9 +273,10 @@ class Pricer {
     const RunStage& s = stage_at(index);
     // The last bucket has nothing left to hide behind.
     constexpr double kLastBucket = 0.05;
-    const double whole = all_reduce(parameters(s) * program_.gradient_bytes, replicas(s));
+    const double whole =
+        links_.all_reduce(parameters(s) * program_.gradient_bytes, replicas(s), index);
     double exposed = std::max(kLastBucket * whole, whole - program_.overlap * backward);
-    if (index == 0 || index + 1 == num_stages()) exposed += tied_reduction(s);
+    if (index == 0 || index + 1 == num_stages()) exposed += tied_reduction(index);
     return exposed;
   }
 
@@ -297,7 +284,7 @@ class Pricer {
     const RunStage& s = stage_at(index);
     const Passes all = passes_of(index);
     // Parameters come in twice, gradients leave once, each under a pass's compute.
-    const double gathers = gathers_of(s);
+    const double gathers = gathers_of(index);
     double forward =
         slower_of(all.forward + all.tensor_forward, all.host_forward, program_.sharpness) +
         std::max(0.0, gathers - program_.gather_overlap * all.forward);
@@ -321,12 +308,10 @@ class Pricer {
   const RunStage& stage_at(int index) const {
     return split_.stages[static_cast<std::size_t>(index)];
   }
-  Group replicas(const RunStage& s) const { return {split_.dp * split_.cp, s.tp}; }
+  DeviceGroup replicas(const RunStage& s) const { return {split_.dp * split_.cp, s.tp}; }
 
-  // The hidden state to the next stage: all of it from every tensor rank, or a part from each.
   double send(int index) const {
     const RunStage& s = stage_at(index);
-    const Fabric& fabric = setup_.fabric;
     double width = model_.hidden, seq = model_.seq, windows = 1;
     for (int i = s.end - 1; i >= s.begin; --i) {
       const Item& item = model_.items[static_cast<std::size_t>(i)];
@@ -336,29 +321,14 @@ class Pricer {
       windows = item.block.windows;
       break;
     }
-    const double whole = split_.micro_batch * windows * seq / split_.cp * width * kHalf;
-    const double bytes = program_.scatters_sends ? whole / s.tp : whole;
-    const int here = split_.devices_before(index), there = split_.devices_before(index + 1);
-    const bool inside = here / fabric.node_width == there / fabric.node_width;
-    return inside ? fabric.inside_latency + bytes / fabric.point
-                  : fabric.card_latency + bytes / card_share(s);
-  }
-
-  // Bytes/s across nodes for each device of a stage, when all of them send.
-  double card_share(const RunStage& s) const {
-    const Fabric& fabric = setup_.fabric;
-    const int senders = std::min(fabric.node_width, s.tp * split_.cp * split_.dp);
-    return fabric.card * fabric.node_width / senders;
+    return links_.send(split_.micro_batch * windows * seq / split_.cp * width * kHalf, index);
   }
 
   // A table shared by the first and the last stage: its gradients are summed between the two.
-  double tied_reduction(const RunStage& s) const {
+  double tied_reduction(int index) const {
     if (!model_.tied || model_.vocabulary == 0 || split_.stages.size() == 1) return 0;
-    const double bytes = model_.vocabulary * model_.hidden / s.tp * program_.gradient_bytes;
-    const int devices = split_.devices_before(num_stages());
-    const bool inside = devices <= setup_.fabric.node_width;
-    return inside ? setup_.fabric.inside_latency + bytes / setup_.fabric.point
-                  : setup_.fabric.card_latency + bytes / card_share(s);
+    const double bytes = model_.vocabulary * model_.hidden / stage_at(index).tp;
+    return links_.between_ends(bytes * program_.gradient_bytes, index);
   }
 
   static constexpr double kSmallKernels = 12;
@@ -367,6 +337,7 @@ class Pricer {
   const RunSplit& split_;
   const RunSetup& setup_;
   const Program& program_;
+  const RunLinks links_;
 };
 
 }  // namespace
