@@ -82,16 +82,12 @@ bool has_points(const DecisionTree& tree) {
 // Points multiply the choices of a search whose work is limited: what it finds without them is in
 // the race from the start, and its time bounds the larger search. The bound is that of the larger
 // space.
-Exploration explore_with_points(const SearchContext& context, const DecisionTree& tree,
-                                const SearchOptions& options) {
-  if (options.algorithm != Algorithm::exact || !has_points(tree))
-    return explore(context, tree, options);
-  Exploration narrow = explore(context, without_points(tree), options);
-  if (narrow.statistics.interrupted) return narrow;
-  Exploration wide = explore_exactly(context, tree, options, std::move(narrow.ranked));
-  wide.statistics.solved += narrow.statistics.solved;
-  wide.statistics.strategies += narrow.statistics.strategies;
-  return wide;
+void add_plans_with_points(const SearchContext& context, const DecisionTree& tree,
+                           const SearchOptions& options, Exploration& found) {
+  Exploration wide = explore_exactly(context, tree, options, std::move(found.ranked));
+  wide.statistics.solved += found.statistics.solved;
+  wide.statistics.strategies += found.statistics.strategies;
+  found = std::move(wide);
 }
 
 DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* profile,
@@ -155,13 +151,15 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               options.space.even_cuts};
   SpaceOptions space = space_of(options);
   DecisionTree tree = tree_of(model, cluster, profile, options, space);
-  Exploration found = explore_with_points(context, tree, options);
+  const bool points = options.algorithm == Algorithm::exact && has_points(tree);
+  Exploration found = explore(context, points ? without_points(tree) : tree, options);
   if (found.ranked.empty() && !found.statistics.interrupted && space.applies(Rule::fill_pipeline)) {
     // Idle stages are better than no plan.
     space.rules_off.push_back(Rule::fill_pipeline);
     tree = tree_of(model, cluster, profile, options, space);
-    found = explore_with_points(context, tree, options);
+    found = explore(context, points ? without_points(tree) : tree, options);
   }
+  if (points && !found.statistics.interrupted) add_plans_with_points(context, tree, options, found);
   // What the others could have found is proven by the exact search alone.
   if (options.prove && options.algorithm != Algorithm::exact && !found.ranked.empty() &&
       !found.statistics.interrupted)
