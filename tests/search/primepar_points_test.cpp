@@ -6,8 +6,10 @@
 
 #include <algorithm>
 
+#include "planner/cost/make_cost_model.h"
 #include "planner/plan/legal.h"
 #include "planner/primepar/executable.h"
+#include "planner/search/exact_search.h"
 #include "planner/search/search.h"
 
 namespace braid {
@@ -170,6 +172,19 @@ TEST(PrimeparPoints, NeverMakeAPlanSlower) {
         compare(model_of(model, 2048), cluster_of("v100-32g-8x4", 8), batch_of(1));
     EXPECT_GE(compared.faster, 1 - 1e-9) << model;
   }
+}
+
+TEST(PrimeparPoints, PlansThatWereFoundWithoutThemStayInTheRace) {
+  const Model model = model_of("gpt2");
+  const Cluster cluster = cluster_of("a100-80g-8", 4);
+  const SearchOptions options = batch_of(4);
+  const auto cost = make_cost_model({.global_batch = 4}, model, cluster, nullptr);
+  const SearchContext context{model, cluster, *cost, Bytes()};
+  const Plan known = *search(model, cluster, nullptr, options).plan;
+  const Exploration found = explore_exactly(context, DecisionTree{}, options, {{known, true}});
+  ASSERT_EQ(found.ranked.size(), 1U);
+  EXPECT_EQ(found.ranked.front().plan.prediction.iteration, known.prediction.iteration);
+  EXPECT_EQ(found.lower_bound, known.prediction.iteration.value());
 }
 
 }  // namespace
