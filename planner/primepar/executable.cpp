@@ -1,10 +1,6 @@
 #include "planner/primepar/executable.h"
 
 #include <algorithm>
-#include <bit>
-#include <iterator>
-
-#include "planner/core/error.h"
 
 namespace braid {
 
