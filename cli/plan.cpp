@@ -30,6 +30,7 @@ struct PlanFlags {
   std::string threads, alternatives, max_tp, max_cp, max_pp;
   std::vector<std::string> schedules, rules_off;
   bool no_recompute = false;
+  bool no_primepar = false;
   bool even_cuts = false;
   bool no_bound = false;
   bool tree = false;
@@ -99,6 +100,7 @@ SpaceOptions space_options(const PlanFlags& flags) {
   space.max_cp = read_limit(flags.max_cp, "--max-cp");
   space.max_pp = read_limit(flags.max_pp, "--max-pp");
   space.recompute = !flags.no_recompute;
+  space.primepar = !flags.no_primepar;
   space.even_cuts = flags.even_cuts;
   return space;
 }
@@ -156,7 +158,9 @@ int run_plan(const PlanFlags& flags) {
   }
 
   std::optional<DecisionTree> tree;
-  if (flags.tree) tree = build_tree(task.model, task.cluster, options.global_batch, options.space);
+  if (flags.tree)
+    tree = searched_tree(task.model, task.cluster, task.profile ? &task.profile->profile : nullptr,
+                         options);
   const SearchResult result = run_search(task, options);
   if (result.plan && !flags.out.empty()) write_text(flags.out, plan_text(*result.plan));
 
@@ -197,6 +201,8 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
   option("--max-cp", flags.max_cp, "N", "at most N ways of context parallelism");
   option("--max-pp", flags.max_pp, "N", "at most N pipeline stages");
   verb.add_flag("--no-recompute", flags.no_recompute, "never trade time for memory");
+  verb.add_flag("--no-primepar", flags.no_primepar,
+                "do not spare what is on the front of PrimePar's operators from the rules");
   verb.add_flag("--even-cuts", flags.even_cuts, "give every stage the same number of layers");
   verb.add_flag("--no-bound", flags.no_bound,
                 "skip the exact search that bounds another algorithm's plan");

@@ -78,7 +78,10 @@ int run_primepar(const PrimeparFlags& flags) {
   for (const Scheme scheme : kSchemes)
     std::ranges::copy(scheme_plans(scheme, answer.task, machine),
                       std::back_inserter(answer.schemes));
-  if (flags.pareto) answer.pareto = primepar_pareto(space, alpha_sweep(answer.result.plan.totals));
+  if (flags.pareto) {
+    answer.pareto = primepar_pareto(space, alpha_sweep(answer.result.plan.totals));
+    answer.executable.emplace(executable_layers(answer.task, machine), machine);
+  }
 
   if (format == Format::json) {
     print(primepar_json(answer));
@@ -110,7 +113,8 @@ void add_primepar(CLI::App& app, Run& run) {
          "plus_minus (default), paper as published, or spatial: without squares");
   option("--alpha", flags->alpha, "X", "price of memory: seconds a gigabyte (default 0)");
   verb->add_flag("--pareto", flags->pareto,
-                 "sweep the price of memory: plans that nothing beats in time and memory");
+                 "sweep the price of memory: plans that nothing beats in time and memory, and the "
+                 "strategies of 'braid plan' that run them");
   verb->add_flag("--one-port", flags->one_port,
                  "a collective across nodes gets one device's share of the network, not the shares "
                  "of all its members in a node");

@@ -84,10 +84,17 @@ std::string schemes_text(const PrimeparAnswer& answer) {
   return table.text();
 }
 
+std::string text_of(const ExecutableLayer& layer) {
+  return layer.order == MeshOrder::pp_dp_cp_tp
+             ? to_string(layer.strategy)
+             : fmt::format("{} ({})", to_string(layer.strategy), name_of(layer.order));
+}
+
 std::string pareto_text(const PrimeparAnswer& answer) {
   using enum Align;
-  Table table({left, right, right, right, right, left, left, left, left});
-  table.add({"boundary", "layer", "states", "stash", "workspace", "qkv", "proj", "fc1", "fc2"});
+  Table table({left, right, right, right, right, left, left, left, left, left});
+  table.add({"boundary", "layer", "states", "stash", "workspace", "qkv", "proj", "fc1", "fc2",
+             "strategy"});
   constexpr std::size_t kLinears[] = {2, 6, 9, 11};
   for (const ParetoPoint& point : best_of_boundaries(answer.pareto)) {
     const LayerTotals& t = point.plan.totals;
@@ -96,10 +103,31 @@ std::string pareto_text(const PrimeparAnswer& answer) {
                                  bytes(t.workspace)};
     for (const std::size_t op : kLinears)
       row.push_back(text_of(point.plan.partitions[op], Letters::linear));
+    const ExecutableLayer* layer = answer.executable->find(point.plan.partitions);
+    row.push_back(layer == nullptr ? "-" : text_of(*layer));
     table.add(std::move(row));
   }
-  return fmt::format("{} plans in all, by boundary; over all boundaries nothing beats these:\n{}",
-                     answer.pareto.size(), table.text());
+  const auto runs = std::ranges::count_if(answer.pareto, [&](const ParetoPoint& point) {
+    return answer.executable->find(point.plan.partitions) != nullptr;
+  });
+  return fmt::format(
+      "{} plans in all, by boundary, of which {} {} of the layer search; over all boundaries "
+      "nothing beats these:\n{}",
+      answer.pareto.size(), runs, runs == 1 ? "is a strategy" : "are strategies", table.text());
+}
+
+std::string executable_text(const PrimeparAnswer& answer) {
+  using enum Align;
+  Table table({left, left, right, right, right, right, right});
+  table.add({"strategy", "residual stream", "layer", "speed", "states", "stash", "workspace"});
+  for (const ExecutableLayer& layer : executable_front(answer.executable->layers())) {
+    const LayerTotals& t = layer.plan.totals;
+    table.add({text_of(layer), text_of(layer.plan.boundary(), Letters::elementwise),
+               seconds(t.time()),
+               fmt::format("{:.3f}", answer.result.plan.totals.time() / t.time()), bytes(t.states),
+               bytes(t.stash), bytes(t.workspace)});
+  }
+  return table.text();
 }
 
 Json totals_json(const LayerTotals& t) {
@@ -121,6 +149,10 @@ Json partitions_json(const PrimeparPlan& plan, const LayerGraph& graph) {
   for (std::size_t i = 0; i < plan.partitions.size(); ++i)
     list.push_back(text_of(plan.partitions[i], letters_of(graph.operators[i].kind)));
   return list;
+}
+
+Json executable_json(const ExecutableLayer& layer) {
+  return {{"name", to_string(layer.strategy)}, {"mesh_order", name_of(layer.order)}};
 }
 
 Json operators_json(const PrimeparAnswer& answer) {
@@ -153,7 +185,10 @@ std::string render_primepar(const PrimeparAnswer& answer, const RenderOptions& o
                       answer.task.layers, seconds(result.objective * answer.task.layers),
                       seconds(result.stack), answer.alpha > 0 ? " (with the price of memory)" : "");
   text += "\nA layer under other schemes, each at its fastest split\n" + schemes_text(answer);
-  if (!answer.pareto.empty()) text += "\nTime against memory: " + pareto_text(answer);
+  if (!answer.pareto.empty())
+    text += "\nTime against memory: " + pareto_text(answer) +
+            "\nStrategies of the layer search that none of them beats, operator by operator\n" +
+            executable_text(answer);
   return text;
 }
 
@@ -182,10 +217,18 @@ Json primepar_json(const PrimeparAnswer& answer) {
                                {"layer", totals_json(plan.totals)}});
   if (!answer.pareto.empty()) {
     json["pareto"] = Json::array();
-    for (const ParetoPoint& point : answer.pareto)
+    for (const ParetoPoint& point : answer.pareto) {
+      const ExecutableLayer* layer = answer.executable->find(point.plan.partitions);
       json["pareto"].push_back({{"alpha", point.alpha},
                                 {"layer", totals_json(point.plan.totals)},
-                                {"partitions", partitions_json(point.plan, answer.graph)}});
+                                {"partitions", partitions_json(point.plan, answer.graph)},
+                                {"strategy", layer == nullptr ? Json() : executable_json(*layer)}});
+    }
+    json["executable_front"] = Json::array();
+    for (const ExecutableLayer& layer : executable_front(answer.executable->layers())) {
+      json["executable_front"].push_back(executable_json(layer));
+      json["executable_front"].back()["layer"] = totals_json(layer.plan.totals);
+    }
   }
   return json;
 }

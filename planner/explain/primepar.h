@@ -1,12 +1,13 @@
 #pragma once
 // PrimePar's answer for people and for programs.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/core/json_fwd.h"
 #include "planner/explain/layout.h"
-#include "planner/primepar/optimize.h"
+#include "planner/primepar/executable.h"
 #include "planner/primepar/schemes.h"
 
 namespace braid {
@@ -20,8 +21,9 @@ struct PrimeparAnswer {
   LayerGraph graph;
   PrimeparResult result;
   double search_seconds = 0;
-  std::vector<SchemePlan> schemes;  // every split of each
-  std::vector<ParetoPoint> pareto;  // by boundary; empty where nobody asked
+  std::vector<SchemePlan> schemes;            // every split of each
+  std::vector<ParetoPoint> pareto;            // by boundary; empty where nobody asked
+  std::optional<ExecutableIndex> executable;  // what the layer search knows; with `pareto`
 };
 
 std::string render_primepar(const PrimeparAnswer& answer, const RenderOptions& options);

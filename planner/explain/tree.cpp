@@ -48,19 +48,29 @@ std::string recomputations(const std::set<Recompute>& kinds) {
   return fmt::format("recompute {}", join(names, "|"));
 }
 
+// Where a leaf comes from: what rules keep needs no word.
+std::string origin(const TreeLeaf& leaf) {
+  if (!leaf.on_front) return "";
+  if (!leaf.spared_from) return "on PrimePar's front";
+  return fmt::format("on PrimePar's front, spared from {}", info(*leaf.spared_from).name);
+}
+
 // Leaves that share degrees stand in one line for each set of ZeRO levels: together the lines say
 // exactly what is kept.
 void add_kept(Table& table, const TreeBranch& branch, std::string_view rail) {
   std::map<Strategy, std::map<Recompute, std::set<Zero>>> kept;
-  for (const TreeLeaf& leaf : branch.leaves)
-    if (!leaf.pruned_by)
-      kept[degrees(leaf.strategy)][leaf.strategy.recompute].insert(leaf.strategy.zero);
+  std::map<Strategy, std::string> origins;
+  for (const TreeLeaf& leaf : branch.leaves) {
+    if (leaf.pruned_by) continue;
+    kept[degrees(leaf.strategy)][leaf.strategy.recompute].insert(leaf.strategy.zero);
+    origins[degrees(leaf.strategy)] = origin(leaf);
+  }
   for (const auto& [strategy, by_recompute] : kept) {
     std::map<std::set<Zero>, std::set<Recompute>> lines;
     for (const auto& [recompute, levels] : by_recompute) lines[levels].insert(recompute);
     for (const auto& [levels, kinds] : lines)
-      table.add(
-          {std::string(rail), "", to_string(strategy), zero_levels(levels), recomputations(kinds)});
+      table.add({std::string(rail), "", to_string(strategy), zero_levels(levels),
+                 recomputations(kinds), origins[strategy]});
   }
 }
 
@@ -75,7 +85,7 @@ std::string branch_text(const TreeBranch& branch, const RenderOptions& options) 
       fmt::format("{} stage{} × {} device{}", branch.stages, branch.stages == 1 ? "" : "s",
                   branch.stage_devices, branch.stage_devices == 1 ? "" : "s");
   const std::map<Rule, int> counts = pruned_by_rule(branch);
-  Table kept({Align::left, Align::left, Align::left, Align::left, Align::left});
+  Table kept({Align::left, Align::left, Align::left, Align::left, Align::left, Align::left});
   add_kept(kept, branch, counts.empty() ? " " : "│");
   std::string text = heading(
       title,
@@ -130,6 +140,11 @@ std::string render_tree(const DecisionTree& tree, const RenderOptions& options) 
               options);
   for (const TreeBranch& branch : tree.branches) text += '\n' + branch_text(branch, options);
   text += '\n' + configurations_text(tree, options);
+  if (!tree.without_points.empty())
+    text += '\n' +
+            wrap("PrimePar's front: " + tree.without_points + ".",
+                 static_cast<std::size_t>(options.width), 0) +
+            '\n';
   std::vector<std::string> names;
   for (const RuleInfo& rule : pruning_rules()) names.emplace_back(rule.name);
   const std::string hint = "A rule goes off with --no-rule NAME: " + join(names, ", ") + ".";
@@ -142,14 +157,29 @@ Json tree_json(const DecisionTree& tree) {
     for (const auto& [rule, count] : by_rule) json[std::string(info(rule).name)] = count;
     return json;
   };
+  const auto front = [](const TreeBranch& branch) {
+    std::map<Strategy, Json> found;
+    for (const TreeLeaf& leaf : branch.leaves) {
+      if (!leaf.on_front) continue;
+      Json& json = found[degrees(leaf.strategy)];
+      json = {{"strategy", to_string(degrees(leaf.strategy))}, {"kept", !leaf.pruned_by}};
+      if (const auto rule = leaf.pruned_by ? leaf.pruned_by : leaf.spared_from)
+        json["rule"] = info(*rule).name;
+    }
+    Json list = Json::array();
+    for (auto& [strategy, json] : found) list.push_back(std::move(json));
+    return list;
+  };
   Json branches = Json::array();
   for (const TreeBranch& branch : tree.branches)
-    branches.push_back({{"stages", branch.stages},
+    branches.push_back({{"primepar_front", front(branch)},
+                        {"stages", branch.stages},
                         {"stage_devices", branch.stage_devices},
                         {"strategies", branch.leaves.size()},
                         {"kept", num_kept(branch)},
                         {"pruned", counts(pruned_by_rule(branch))}});
   return {{"branches", std::move(branches)},
+          {"without_points", tree.without_points},
           {"configurations", tree.configurations.size()},
           {"pruned_configurations", counts(tree.pruned_configurations)}};
 }

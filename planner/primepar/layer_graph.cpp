@@ -18,18 +18,19 @@ namespace {
        .fix = "PrimePar plans stacks of equal decoder or encoder blocks; use 'braid plan'"});
 }
 
-void expect_known(const LayerShape& block, const std::string& source) {
-  if (block.attention == AttentionKind::none || block.ffn == 0)
-    refuse("a block lacks attention or its feed-forward", source);
-  if (block.experts > 0) refuse("a mixture of experts has no place in the layer graph", source);
-  if (block.cross_tokens > 0) refuse("cross-attention has no place in the layer graph", source);
-  if (block.attention == AttentionKind::window || block.window > 0)
-    refuse("attention windows have no place in the layer graph", source);
-}
-
 bool cut(std::int64_t whole, int levels) { return whole % (std::int64_t{1} << levels) == 0; }
 
 }  // namespace
+
+std::optional<std::string> graph_fault(const LayerShape& block) {
+  if (block.attention == AttentionKind::none || block.ffn == 0)
+    return "a block lacks attention or its feed-forward";
+  if (block.experts > 0) return "a mixture of experts has no place in the layer graph";
+  if (block.cross_tokens > 0) return "cross-attention has no place in the layer graph";
+  if (block.attention == AttentionKind::window || block.window > 0)
+    return "attention windows have no place in the layer graph";
+  return std::nullopt;
+}
 
 PrimeparTask primepar_task(const Model& model, const std::string& source) {
   PrimeparTask task;
@@ -45,7 +46,7 @@ PrimeparTask primepar_task(const Model& model, const std::string& source) {
     ++task.layers;
   }
   if (!type) refuse("the model has no block", source);
-  expect_known(task.block, source);
+  if (auto fault = graph_fault(task.block)) refuse(std::move(*fault), source);
   return task;
 }
 

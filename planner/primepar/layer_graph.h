@@ -3,6 +3,7 @@
 // and attention's values on edges that skip ahead.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,11 @@ struct PrimeparTask {
   Precision precision = Precision::bf16;
 };
 
-// The model's blocks. Throws Error where they differ, or hold what the layer graph does not know:
-// experts, cross-attention, attention windows.
+// What the layer graph does not know of a block: experts, cross-attention, attention windows.
+std::optional<std::string> graph_fault(const LayerShape& block);
+
+// The model's blocks. Throws Error where they differ, or hold what the layer graph does not
+// know.
 PrimeparTask primepar_task(const Model& model, const std::string& source);
 
 enum class OperatorKind { add, norm, linear, scores, softmax, values, activation };

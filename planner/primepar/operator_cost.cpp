@@ -16,19 +16,8 @@ namespace {
 constexpr int kMaxDevices = 64;
 
 const Cluster& checked(const Cluster& cluster) {
-  const auto fail = [&](std::string what, std::string fix) {
-    throw Error({.what = std::move(what), .where = cluster.name, .fix = std::move(fix)});
-  };
-  const int devices = cluster.num_devices();
-  if (!is_power_of_two(devices) || devices > kMaxDevices)
-    fail(fmt::format("PrimePar splits over the bits of a device id, and {} devices are no power of "
-                     "two up to {}",
-                     devices, kMaxDevices),
-         "choose --devices from 2, 4, 8, 16, 32 and 64");
-  if (!cluster.uniform()) fail("the nodes differ", "use a cluster of equal nodes, or 'braid plan'");
-  if (!is_power_of_two(cluster.node_width()))
-    fail(fmt::format("a node has {} devices, which is no power of two", cluster.node_width()),
-         "use nodes of 1, 2, 4 or 8 devices");
+  if (const auto fault = PrimeparMachine::fault(cluster, cluster.num_devices()))
+    throw Error(*fault);
   return cluster;
 }
 
@@ -176,6 +165,25 @@ OperatorCost attention_cost(const Operator& op, const Partition& p, const Primep
 }
 
 }  // namespace
+
+std::optional<Mistake> PrimeparMachine::fault(const Cluster& cluster, int devices) {
+  const auto mistake = [&](std::string what, std::string fix) {
+    return Mistake{.what = std::move(what), .where = cluster.name, .fix = std::move(fix)};
+  };
+  if (!is_power_of_two(devices) || devices > kMaxDevices)
+    return mistake(
+        fmt::format("PrimePar splits over the bits of a device id, and {} devices are no power of "
+                    "two up to {}",
+                    devices, kMaxDevices),
+        "choose --devices from 2, 4, 8, 16, 32 and 64");
+  if (!cluster.uniform())
+    return mistake("the nodes differ", "use a cluster of equal nodes, or 'braid plan'");
+  if (!is_power_of_two(cluster.node_width()))
+    return mistake(
+        fmt::format("a node has {} devices, which is no power of two", cluster.node_width()),
+        "use nodes of 1, 2, 4 or 8 devices");
+  return std::nullopt;
+}
 
 PrimeparMachine::PrimeparMachine(const Cluster& cluster, Precision precision,
                                  const Assumptions& assumptions, NetworkShare share,

@@ -1,7 +1,10 @@
 #pragma once
 // What one operator costs under a partition, term by term, on a cluster's links.
 
+#include <optional>
+
 #include "planner/cluster/cluster.h"
+#include "planner/core/error.h"
 #include "planner/cost/assumptions.h"
 #include "planner/cost/network.h"
 #include "planner/primepar/layer_graph.h"
@@ -35,7 +38,9 @@ enum class NetworkShare {
 // cluster's links; products and memory traffic run at assumed shares of the device's peaks.
 class PrimeparMachine {
  public:
-  // Throws Error where the devices are no power of two up to 64, or nodes differ or cut a bit.
+  // Where the first `devices` are no power of two up to 64, or nodes differ or cut a bit.
+  static std::optional<Mistake> fault(const Cluster& cluster, int devices);
+  // Throws Error where there is a fault.
   PrimeparMachine(const Cluster& cluster, Precision precision, const Assumptions& assumptions = {},
                   NetworkShare share = NetworkShare::of_members, const Profile* profile = nullptr);
   PrimeparMachine(const PrimeparMachine&) = delete;

@@ -13,34 +13,17 @@ namespace {
 
 PrimeparPlan plan_of(const PrimeparSpace& space, const Assignment& states) {
   PrimeparPlan plan;
-  LayerTotals& totals = plan.totals;
   for (std::size_t op = 0; op < states.size(); ++op) {
-    const OperatorCost& cost = space.cost(op, states[op]);
     plan.partitions.push_back(space.states(op)[states[op]]);
-    plan.operators.push_back(cost);
-    if (op == 0) continue;
-    totals.compute += cost.compute;
-    totals.ring_hidden += cost.ring_hidden;
-    totals.ring_exposed += cost.ring_exposed;
-    totals.all_reduce += cost.all_reduce;
-    totals.gradient_reduce += cost.gradient_reduce;
-    totals.states += cost.states;
-    totals.stash += cost.stash;
-    totals.workspace = std::max(totals.workspace, cost.workspace);
+    plan.operators.push_back(space.cost(op, states[op]));
   }
   const auto& edges = space.graph().edges;
-  for (std::size_t e = 0; e < edges.size(); ++e) {
-    const double seconds = space.redistribute(e, states[static_cast<std::size_t>(edges[e].from)],
-                                              states[static_cast<std::size_t>(edges[e].to)]);
-    plan.redistributes.push_back(seconds);
-    totals.redistribute += seconds;
-  }
+  for (std::size_t e = 0; e < edges.size(); ++e)
+    plan.redistributes.push_back(space.redistribute(e,
+                                                    states[static_cast<std::size_t>(edges[e].from)],
+                                                    states[static_cast<std::size_t>(edges[e].to)]));
+  plan.totals = totals_of(plan.operators, plan.redistributes);
   return plan;
-}
-
-bool no_worse(const LayerTotals& a, const LayerTotals& b) {
-  return a.time() <= b.time() && a.states <= b.states && a.stash <= b.stash &&
-         a.workspace <= b.workspace;
 }
 
 // Keeps what nothing before or after beats; of equals the first.
@@ -64,6 +47,28 @@ Table64 widened(const Table32& table) {
 }
 
 }  // namespace
+
+LayerTotals totals_of(std::span<const OperatorCost> operators,
+                      std::span<const double> redistributes) {
+  LayerTotals totals;
+  for (const OperatorCost& cost : operators.subspan(1)) {
+    totals.compute += cost.compute;
+    totals.ring_hidden += cost.ring_hidden;
+    totals.ring_exposed += cost.ring_exposed;
+    totals.all_reduce += cost.all_reduce;
+    totals.gradient_reduce += cost.gradient_reduce;
+    totals.states += cost.states;
+    totals.stash += cost.stash;
+    totals.workspace = std::max(totals.workspace, cost.workspace);
+  }
+  for (const double seconds : redistributes) totals.redistribute += seconds;
+  return totals;
+}
+
+bool no_worse(const LayerTotals& a, const LayerTotals& b) {
+  return a.time() <= b.time() && a.states <= b.states && a.stash <= b.stash &&
+         a.workspace <= b.workspace;
+}
 
 PrimeparResult optimize(const PrimeparSpace& space, double alpha) {
   const PricedProblem priced = space.priced(alpha);

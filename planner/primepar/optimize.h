@@ -20,6 +20,11 @@ struct LayerTotals {
   double time() const { return compute + exposed(); }
   double memory(int layers) const { return layers * (states + stash) + workspace; }
 };
+// Of all operators and edges.
+LayerTotals totals_of(std::span<const OperatorCost> operators,
+                      std::span<const double> redistributes);
+// In time and every kind of memory.
+bool no_worse(const LayerTotals& a, const LayerTotals& b);
 
 struct PrimeparPlan {
   std::vector<Partition> partitions;    // by operator

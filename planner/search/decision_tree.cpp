@@ -39,7 +39,7 @@ constexpr std::array kRules = {
     RuleInfo{
         Rule::unmeasured_squares, "unmeasured-squares",
         "runs on ranks that shared a GPU took longer than the price of a spatial-temporal square "
-        "says: offered when asked for"},
+        "says: offered on PrimePar's front, or when asked for"},
 };
 
 int max_experts(const Model& model) {
@@ -126,7 +126,8 @@ class Builder {
           s.ep = ep;
           s.zero = static_cast<Zero>(zero);
           s.recompute = recompute;
-          branch.leaves.push_back({s, pruned});
+          branch.leaves.push_back(
+              {.strategy = s, .pruned_by = pruned, .spared_from = std::nullopt});
         }
   }
 

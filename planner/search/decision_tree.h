@@ -45,6 +45,7 @@ struct SpaceOptions {
   int max_tp = 0, max_cp = 0, max_pp = 0;  // 0: no limit
   bool recompute = true;
   bool even_cuts = false;  // stages of equal size only
+  bool primepar = true;    // try what is on the front of PrimePar's operators
   bool applies(Rule rule) const;
 };
 
@@ -59,6 +60,10 @@ struct Configuration {
 struct TreeLeaf {
   Strategy strategy;
   std::optional<Rule> pruned_by;
+  // Operator by operator nothing else beats it in time and memory (primepar_points.h), and the rule
+  // that would have pruned it.
+  bool on_front = false;
+  std::optional<Rule> spared_from;
 };
 // A pipeline degree and all ways to split a block over its stage's devices.
 struct TreeBranch {
@@ -70,7 +75,8 @@ struct DecisionTree {
   std::vector<TreeBranch> branches;
   std::map<Rule, int> pruned_configurations;
   std::vector<Configuration> configurations;
-  int illegal_degrees = 0;  // pipeline degrees that the devices or the blocks do not allow
+  int illegal_degrees = 0;     // pipeline degrees that the devices or the blocks do not allow
+  std::string without_points;  // why PrimePar has no point here, or not all
 
   std::size_t num_leaves() const;
   std::size_t num_pruned() const;

@@ -47,8 +47,12 @@ ProblemOptions options_of(const Candidate& candidate) {
 
 class Explorer {
  public:
-  Explorer(const SearchContext& context, const DecisionTree& tree, const SearchOptions& options)
-      : context_(context), tree_(tree), options_(options), finalists_(options.alternatives + 1) {}
+  Explorer(const SearchContext& context, const DecisionTree& tree, const SearchOptions& options,
+           std::vector<Finalist> known)
+      : context_(context), tree_(tree), options_(options), finalists_(options.alternatives + 1) {
+    has_known_ = !known.empty();
+    for (Finalist& finalist : known) finalists_.add(std::move(finalist));
+  }
 
   Exploration run() {
     collect();
@@ -135,9 +139,10 @@ class Explorer {
   Solved solve(const Candidate& candidate) const {
     Solved solved;
     double limit = finalists_.limit(candidate.configuration.shape);
-    // Where embedding and head multiply the candidates, alternatives stay as they were found
-    // quickly.
-    if (candidate.outside) limit = std::min(limit, finalists_.best().value_or(kForever).value());
+    // Where embedding and head multiply the candidates, or plans are known, alternatives stay as
+    // they were found quickly.
+    if (candidate.outside || has_known_)
+      limit = std::min(limit, finalists_.best().value_or(kForever).value());
     if (candidate.bound >= limit) return solved;
     const bool alone = candidate.configuration.shape.stages == 1;
     const BuiltProblem built = build(candidate);
@@ -226,6 +231,7 @@ class Explorer {
   const SearchOptions& options_;
   std::vector<Candidate> candidates_;
   Finalists finalists_;
+  bool has_known_ = false;
   double lower_bound_ = 0;
   std::size_t work_ = 0;  // of exact searches
   SearchStatistics statistics_;
@@ -248,8 +254,8 @@ std::vector<Strategy> shared_outside_strategies(const SearchContext& context,
 }
 
 Exploration explore_exactly(const SearchContext& context, const DecisionTree& tree,
-                            const SearchOptions& options) {
-  return Explorer(context, tree, options).run();
+                            const SearchOptions& options, std::vector<Finalist> known) {
+  return Explorer(context, tree, options, std::move(known)).run();
 }
 
 }  // namespace braid

@@ -13,8 +13,9 @@ struct Exploration {
   SearchStatistics statistics;
 };
 
+// `known` plans are in the race from the start.
 Exploration explore_exactly(const SearchContext& context, const DecisionTree& tree,
-                            const SearchOptions& options);
+                            const SearchOptions& options, std::vector<Finalist> known = {});
 
 // Strategies that embedding and head may share, where the cost model couples them.
 std::vector<Strategy> shared_outside_strategies(const SearchContext& context,

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <iterator>
 
 #include "planner/core/error.h"
 #include "planner/cost/make_cost_model.h"
@@ -16,6 +15,7 @@
 #include "planner/search/exact_search.h"
 #include "planner/search/galvatron_search.h"
 #include "planner/search/infeasible.h"
+#include "planner/search/primepar_points.h"
 
 namespace braid {
 
@@ -70,17 +70,37 @@ Exploration explore(const SearchContext& context, const DecisionTree& tree,
   return {};
 }
 
-// Squares multiply the choices of a search whose work is limited: what it finds without them must
-// not be lost. The bound stays that of the larger space.
-void add_plans_without_squares(const SearchContext& context, SpaceOptions space,
-                               const SearchOptions& options, Exploration& found) {
-  std::erase(space.rules_off, Rule::unmeasured_squares);
-  const DecisionTree tree = build_tree(context.model, context.cluster, options.global_batch, space);
-  Exploration narrow = explore(context, tree, options);
-  std::ranges::move(narrow.ranked, std::back_inserter(found.ranked));
-  std::ranges::stable_sort(found.ranked, {}, [](const Finalist& finalist) {
-    return finalist.plan.prediction.iteration;
+bool has_points(const DecisionTree& tree) {
+  return std::ranges::any_of(tree.branches, [](const TreeBranch& branch) {
+    return std::ranges::any_of(branch.leaves, [](const TreeLeaf& leaf) {
+      return !leaf.pruned_by &&
+             (leaf.spared_from || leaf.strategy.tp_kind == TensorKind::spatial_temporal);
+    });
   });
+}
+
+// Points multiply the choices of a search whose work is limited: what it finds without them is in
+// the race from the start, and its time bounds the larger search. The bound is that of the larger
+// space.
+void add_plans_with_points(const SearchContext& context, const DecisionTree& tree,
+                           const SearchOptions& options, Exploration& found) {
+  Exploration wide = explore_exactly(context, tree, options, std::move(found.ranked));
+  wide.statistics.solved += found.statistics.solved;
+  wide.statistics.strategies += found.statistics.strategies;
+  found = std::move(wide);
+}
+
+DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* profile,
+                     const SearchOptions& options, const SpaceOptions& space) {
+  DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
+  // The papers' algorithms keep to their own spaces.
+  const bool points = space.primepar && options.algorithm == Algorithm::exact &&
+                      options.cost != CostKind::galvatron;
+  if (points)
+    add_primepar_points(
+        tree, model, cluster,
+        {options.precision, options.cost == CostKind::measured ? profile : nullptr});
+  return tree;
 }
 
 }  // namespace
@@ -110,6 +130,11 @@ Balance balance_of(const Plan& plan) {
   return {1 - slowest / time, 1 - largest / memory};
 }
 
+DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Profile* profile,
+                           const SearchOptions& options) {
+  return tree_of(model, cluster, profile, options, space_of(options));
+}
+
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
                     const SearchOptions& options) {
   check(options);
@@ -125,16 +150,16 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               options.space.applies(Rule::covered_layout),
                               options.space.even_cuts};
   SpaceOptions space = space_of(options);
-  DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
-  Exploration found = explore(context, tree, options);
+  DecisionTree tree = tree_of(model, cluster, profile, options, space);
+  const bool points = options.algorithm == Algorithm::exact && has_points(tree);
+  Exploration found = explore(context, points ? without_points(tree) : tree, options);
   if (found.ranked.empty() && !found.statistics.interrupted && space.applies(Rule::fill_pipeline)) {
     // Idle stages are better than no plan.
     space.rules_off.push_back(Rule::fill_pipeline);
-    tree = build_tree(model, cluster, options.global_batch, space);
-    found = explore(context, tree, options);
+    tree = tree_of(model, cluster, profile, options, space);
+    found = explore(context, points ? without_points(tree) : tree, options);
   }
-  if (!space.applies(Rule::unmeasured_squares) && options.algorithm == Algorithm::exact)
-    add_plans_without_squares(context, space, options, found);
+  if (points && !found.statistics.interrupted) add_plans_with_points(context, tree, options, found);
   // What the others could have found is proven by the exact search alone.
   if (options.prove && options.algorithm != Algorithm::exact && !found.ranked.empty() &&
       !found.statistics.interrupted)

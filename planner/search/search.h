@@ -81,6 +81,10 @@ struct SearchResult {
   double gap() const;  // of the plan's time over the lower bound, as a fraction
 };
 
+// The tree that a search with these options looks at. `profile` may be null under the roofline.
+DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Profile* profile,
+                           const SearchOptions& options);
+
 // `profile` may be null under the roofline.
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
                     const SearchOptions& options);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "planner/core/json.h"
 #include "tests/cli/program.h"
 
@@ -59,6 +61,25 @@ TEST(PrimeparCommand, AnswersProgramsWithTermsThatAddUp) {
   EXPECT_EQ(answer.at("pareto").front().at("partitions").size(), 13U);
   for (const Json& scheme : answer.at("schemes"))
     EXPECT_EQ(scheme.at("data").get<int>() * scheme.at("inner").get<int>(), 8);
+}
+
+TEST(PrimeparCommand, NamesTheStrategiesOfTheLayerSearchThatRunItsPoints) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_braid(primepar_command({"--pareto"}), folder.path());
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words : {"are strategies of the layer search", "{N, P⁻2×2/B}  tp2 st2x2\n",
+                            "{N, P⁻2×2/B}  -\n", "Strategies of the layer search that none"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+  const Json answer =
+      json_of(run_braid(primepar_command({"--pareto", "--format", "json"}), folder.path()));
+  const Json& front = answer.at("executable_front");
+  EXPECT_EQ(front.front().at("name"), "tp2 st2x2");
+  EXPECT_EQ(front.front().at("mesh_order"), "pp_dp_cp_tp");
+  // The optimiser's best for this layer is the runtime's best.
+  EXPECT_NEAR(front.front().at("layer").at("seconds").get<double>(),
+              answer.at("layer").at("seconds").get<double>(), 1e-6);
+  EXPECT_TRUE(std::ranges::any_of(
+      answer.at("pareto"), [](const Json& point) { return !point.at("strategy").is_null(); }));
 }
 
 TEST(PrimeparCommand, APriceOnMemoryBuysLessOfIt) {

@@ -153,5 +153,29 @@ TEST(TreeText, CountsWhatEachRulePrunes) {
   EXPECT_EQ(tree_json(tree).at("configurations"), tree.configurations.size());
 }
 
+TEST(TreeText, TellsWhereALeafComesFromAndWhatItWasSparedFrom) {
+  const Plan plan = long_plan(4);
+  DecisionTree tree = build_tree(plan.model, plan.cluster, 4, {});
+  TreeBranch& branch = tree.branches.front();
+  branch.leaves = {{{.dp = 4}, std::nullopt, true, std::nullopt},
+                   {{.tp = 4}, std::nullopt, false, std::nullopt},
+                   {{.cp = 4}, std::nullopt, true, Rule::ring_needs_tokens},
+                   {{.cp = 2, .dp = 2}, Rule::ring_needs_tokens, true, std::nullopt}};
+  tree.without_points = "the profile has not timed cp2 dp2";
+  const std::string text = render_tree(tree, kPlain);
+  EXPECT_THAT(text, HasSubstr("dp4  on PrimePar's front\n"));
+  EXPECT_THAT(text, HasSubstr("cp4  on PrimePar's front, spared from ring-needs-tokens\n"));
+  EXPECT_THAT(text, HasSubstr("tp4\n"));
+  EXPECT_THAT(text, HasSubstr("PrimePar's front: the profile has not timed cp2 dp2."));
+  const Json json = tree_json(tree);
+  EXPECT_EQ(json.at("without_points"), "the profile has not timed cp2 dp2");
+  const Json& front = json.at("branches").at(0).at("primepar_front");
+  ASSERT_EQ(front.size(), 3U);
+  EXPECT_EQ(front[0], Json({{"strategy", "dp4"}, {"kept", true}}));
+  EXPECT_EQ(front[1],
+            Json({{"strategy", "cp2 dp2"}, {"kept", false}, {"rule", "ring-needs-tokens"}}));
+  EXPECT_EQ(front[2], Json({{"strategy", "cp4"}, {"kept", true}, {"rule", "ring-needs-tokens"}}));
+}
+
 }  // namespace
 }  // namespace braid

@@ -18,28 +18,29 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-std::string block(const char* name, int ffn) {
-  return fmt::format(R"({{"name": "{}", "kind": "block", "attention": "causal", "tokens": 512,
+std::string block(const char* name, int ffn, int tokens) {
+  return fmt::format(R"({{"name": "{}", "kind": "block", "attention": "causal", "tokens": {},
     "hidden": 2048, "heads": 16, "kv_heads": 16, "head_dim": 128, "ffn": {}}},)",
-                     name, ffn);
+                     name, tokens, ffn);
 }
 
 // Narrow blocks and then wide ones between embedding and head: half a billion parameters, so that
 // memory binds at a few GiB.
-Model decoder(int narrow, int wide) {
+Model decoder(int narrow, int wide, int tokens = 512) {
   const std::string text = fmt::format(
       R"({{
-    "format": "braid.model", "version": 1, "name": "small decoder", "sequence": 512,
+    "format": "braid.model", "version": 1, "name": "small decoder", "sequence": {0},
     "types": [
-      {{"name": "embedding", "kind": "embedding", "tokens": 512, "hidden": 2048, "vocab": 16000}},
-      {}{}
-      {{"name": "head", "kind": "head", "tokens": 512, "hidden": 2048, "vocab": 16000}}
+      {{"name": "embedding", "kind": "embedding", "tokens": {0}, "hidden": 2048, "vocab": 16000}},
+      {1}{2}
+      {{"name": "head", "kind": "head", "tokens": {0}, "hidden": 2048, "vocab": 16000}}
     ],
     "layers": [
-      {{"type": "embedding", "count": 1}}, {}{} {{"type": "head", "count": 1}}
+      {{"type": "embedding", "count": 1}}, {3}{4} {{"type": "head", "count": 1}}
     ]
   }})",
-      narrow > 0 ? block("narrow", 4096) : "", wide > 0 ? block("wide", 16384) : "",
+      tokens, narrow > 0 ? block("narrow", 4096, tokens) : "",
+      wide > 0 ? block("wide", 16384, tokens) : "",
       narrow > 0 ? fmt::format(R"({{"type": "narrow", "count": {}}},)", narrow) : "",
       wide > 0 ? fmt::format(R"({{"type": "wide", "count": {}}},)", wide) : "");
   return model_from_json(parse_json(text, "decoder"), "decoder");
@@ -77,9 +78,9 @@ DeviceType device(const std::string& name, double teraflops) {
 Link link(double gigabytes) { return {BytesPerSecond(gigabytes * 1e9), Seconds(5e-6)}; }
 
 // `nodes` nodes of `devices` fast devices.
-Cluster equal_nodes(int nodes, int devices) {
+Cluster equal_nodes(int nodes, int devices, double teraflops = 300) {
   return {.name = "equal nodes",
-          .device_types = {device("fast", 300)},
+          .device_types = {device("fast", teraflops)},
           .groups = {{.count = nodes, .device_type = 0, .devices = devices, .inside = link(200)}},
           .between = link(20)};
 }
@@ -100,7 +101,16 @@ struct Case {
   std::int64_t batch = 4;
   std::int64_t memory_mib = 0;  // 0: all there is
   SpaceOptions space;
+  bool point_wins = false;  // a strategy that PrimePar's front has spared from a rule
 };
+
+SearchOptions options_of(const Case& c) {
+  SearchOptions options;
+  options.memory_limit = Bytes(c.memory_mib * kMiB);
+  options.global_batch = c.batch;
+  options.space = c.space;
+  return options;
+}
 
 std::vector<Case> cases() {
   SpaceOptions no_tensor;
@@ -114,8 +124,15 @@ std::vector<Case> cases() {
   everything_slow.rules_off = {Rule::gpipe_memory, Rule::near_tensor_groups, Rule::fill_pipeline};
   SpaceOptions squares = no_recompute;
   squares.rules_off = {Rule::unmeasured_squares};
+  SpaceOptions one_stage = no_recompute;
+  one_stage.max_pp = 1;
+  SpaceOptions no_ring = one_stage;
+  no_ring.max_cp = 1;
   return {
-      {"a_square_is_offered", decoder(1, 0), equal_nodes(1, 4), 4, 0, squares},
+      {"every_square_is_offered", decoder(1, 0), equal_nodes(1, 4), 4, 0, squares},
+      {"a_spared_ring_wins", decoder(1, 0, 4096), equal_nodes(1, 8, 200), 1, 0, one_stage, true},
+      {"a_square_wins_beside_ulysses", decoder(1, 1, 4096), equal_nodes(1, 8, 200), 1, 0, no_ring,
+       true},
       {"two_devices_have_room", decoder(2, 1), equal_nodes(1, 2), 4, 0, no_recompute},
       {"two_devices_are_tight", decoder(2, 1), equal_nodes(1, 2), 4, 4400, no_recompute},
       {"recomputation_makes_room", decoder(2, 1), equal_nodes(1, 2), 8, 5120,
@@ -134,7 +151,7 @@ std::vector<Case> cases() {
 class EveryPlan {
  public:
   explicit EveryPlan(const Case& c)
-      : case_(c), tree_(build_tree(c.model, c.cluster, c.batch, c.space)) {}
+      : case_(c), tree_(searched_tree(c.model, c.cluster, nullptr, options_of(c))) {}
 
   template <class Visit>
   void visit(const Visit& visit) {
@@ -210,11 +227,7 @@ class EverySmallSpace : public testing::TestWithParam<Case> {};
 
 TEST_P(EverySmallSpace, HoldsNoPlanBelowTheBoundAndNoneBeyondTheGap) {
   const Case& c = GetParam();
-  SearchOptions options;
-  options.memory_limit = Bytes(c.memory_mib * kMiB);
-  options.global_batch = c.batch;
-  options.space = c.space;
-  const SearchResult result = search(c.model, c.cluster, nullptr, options);
+  const SearchResult result = search(c.model, c.cluster, nullptr, options_of(c));
   ASSERT_TRUE(result.plan.has_value());
   const double found = result.plan->prediction.iteration.value();
   const double bound = result.plan->certificate.lower_bound.value();
@@ -239,6 +252,12 @@ TEST_P(EverySmallSpace, HoldsNoPlanBelowTheBoundAndNoneBeyondTheGap) {
   // A gap that lets anything pass would prove nothing.
   EXPECT_LE(found, best * 1.02);
   EXPECT_LT(result.gap(), 0.15);
+  if (c.point_wins) {
+    SearchOptions without = options_of(c);
+    without.space.primepar = false;
+    EXPECT_LT(found,
+              search(c.model, c.cluster, nullptr, without).plan->prediction.iteration.value());
+  }
   RecordProperty("plans", plans);
 }
 
