@@ -177,7 +177,8 @@ class ProblemBuilder {
     if (where.first()) menus.before.push_back(menu(context_.model.layers.front(), where, weights));
     if (where.last()) menus.after.push_back(menu(context_.model.layers.back(), where, weights));
     menus.transitions = transitions(where, weights);
-    menus.budget = (context_.cost.budget(context_.memory_limit, where) -
+    const Bytes beyond = options_.within ? Bytes() : context_.beyond;
+    menus.budget = (context_.cost.budget(context_.memory_limit, where) + beyond -
                     context_.cost.stage_overhead(where) - context_.cost.messages(where))
                        .value();
     menus.ramp = weights.ramp.transfer * transfer(where);

@@ -19,6 +19,11 @@ struct SearchContext {
   Bytes memory_limit;
   bool drop_covered_layouts = true;  // Rule::covered_layout
   bool even_cuts = false;
+  // By how much layers may add up to more than the budget: a step, as played, needs less at a time.
+  // Whether a plan fits is its step's to say.
+  Bytes beyond = {};
+  // Configurations that gain nothing by that are left out: they were searched without it.
+  bool only_where_more_memory_helps = false;
 };
 
 // Gradient reductions of later stages hide behind the first stage's last backward, so they carry no
@@ -49,6 +54,7 @@ struct ProblemOptions {
   std::optional<StageWeights> weights;  // unset: the cost model's own
   bool late_reduce = false;             // charge every stage for its reduction, hidden or not
   bool recurrence = false;              // changes of layout as Galvatron's recurrence charges them
+  bool within = false;                  // layers add up to no more than the budget
 };
 BuiltProblem build_problem(const SearchContext& context, const TreeBranch& branch,
                            const Configuration& configuration, const ProblemOptions& options = {});

@@ -36,8 +36,9 @@ struct Candidate {
   std::int64_t priced = 0;
 };
 
-ProblemOptions options_of(const Candidate& candidate) {
+ProblemOptions options_of(const Candidate& candidate, bool within = false) {
   ProblemOptions options;
+  options.within = within;
   if (candidate.outside)
     options.filter.outside = [chosen = *candidate.outside](const Strategy& s) {
       return s == chosen;
@@ -106,6 +107,10 @@ class Explorer {
             without_ties(pipeline_bound(built.problem), candidate.configuration.shape.stages);
         if (const auto solution = quick_pipeline(built.problem)) candidate.quick = solution->time;
         candidate.priced = built.priced;
+        if (!context_.only_where_more_memory_helps) return;
+        const BuiltProblem strict = build(candidate, options_of(candidate, true));
+        if (pipeline_bound(built.problem) >= pipeline_bound(strict.problem))
+          candidate.bound = kForever.value();
       });
       report(0);
     }
@@ -174,6 +179,14 @@ class Explorer {
       if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
       if (found.solution) enter(*found.solution);
       if (solved.bound >= proven(limit)) return solved;  // what was found meets the bound
+    }
+    // What would be fastest needs more than there is: the fastest whose layers add up to less.
+    if (misfit < limit) {
+      const BuiltProblem strict = build(candidate, options_of(candidate, true));
+      const auto found = search_pipeline(
+          alone ? strict.problem : relaxations(strict.problem).front(),
+          {limit, alone ? kMostPoints : kRelaxedPoints, alone ? kAloneWork : kRelaxedWork});
+      if (found.solution) enter(*found.solution);
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;

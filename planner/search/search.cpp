@@ -79,12 +79,37 @@ bool has_points(const DecisionTree& tree) {
   });
 }
 
-// Points multiply the choices of a search whose work is limited: what it finds without them is in
-// the race from the start, and its time bounds the larger search. The bound is that of the larger
-// space.
-void add_plans_with_points(const SearchContext& context, const DecisionTree& tree,
-                           const SearchOptions& options, Exploration& found) {
+// What the fullest device of a plan does not use, as its step is played.
+Bytes left_by(const Plan& plan) {
+  Bytes least = plan.prediction.stages.front().budget;
+  for (const StagePrediction& stage : plan.prediction.stages)
+    least = std::min(least, stage.budget - stage.peak);
+  return std::max(least, Bytes());
+}
+
+// By how much the layers of a plan may add up to more than there is and its step still fit: as the
+// best one that was found shows, or a guess where none was.
+Bytes room_beyond(const SearchContext& context, const Exploration& found) {
+  if (!context.cost.knows_moments()) return Bytes();
+  if (!found.ranked.empty()) return left_by(found.ranked.front().plan);
+  constexpr double kGuess = 0.1;
+  const bool limited = context.memory_limit > Bytes();
+  return scaled(limited ? context.memory_limit : context.cluster.device_types.front().memory,
+                kGuess);
+}
+
+// Searches a larger space: with points, which multiply the choices of a search whose work is
+// limited, and with the memory that layers added up seem to need and a step does not. What was
+// found is in the race from the start, and its time bounds the larger search. The bound is that of
+// the larger space.
+void search_wider(SearchContext context, const DecisionTree& tree, const SearchOptions& options,
+                  bool points, Exploration& found) {
+  context.beyond = room_beyond(context, found);
+  if (found.statistics.interrupted || (!points && context.beyond == Bytes())) return;
+  context.only_where_more_memory_helps = !points && !found.ranked.empty();
   Exploration wide = explore_exactly(context, tree, options, std::move(found.ranked));
+  if (context.only_where_more_memory_helps)
+    wide.lower_bound = std::min(wide.lower_bound, found.lower_bound);
   wide.statistics.solved += found.statistics.solved;
   wide.statistics.strategies += found.statistics.strategies;
   found = std::move(wide);
@@ -159,11 +184,14 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     tree = tree_of(model, cluster, profile, options, space);
     found = explore(context, points ? without_points(tree) : tree, options);
   }
-  if (points && !found.statistics.interrupted) add_plans_with_points(context, tree, options, found);
-  // What the others could have found is proven by the exact search alone.
-  if (options.prove && options.algorithm != Algorithm::exact && !found.ranked.empty() &&
-      !found.statistics.interrupted)
-    found.lower_bound = explore_exactly(context, tree, options).lower_bound;
+  if (options.algorithm == Algorithm::exact) {
+    search_wider(context, tree, options, points, found);
+  } else if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {
+    // What the others could have found is proven by the exact search alone.
+    Exploration exact = explore_exactly(context, tree, options);
+    search_wider(context, tree, options, points, exact);
+    found.lower_bound = exact.lower_bound;
+  }
 
   SearchResult result;
   result.statistics = found.statistics;

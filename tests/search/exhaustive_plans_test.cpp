@@ -126,6 +126,8 @@ std::vector<Case> cases() {
   squares.rules_off = {Rule::unmeasured_squares};
   SpaceOptions one_stage = no_recompute;
   one_stage.max_pp = 1;
+  SpaceOptions one_stage_no_points = one_stage;
+  one_stage_no_points.primepar = false;
   SpaceOptions no_ring = one_stage;
   no_ring.max_cp = 1;
   return {
@@ -133,6 +135,9 @@ std::vector<Case> cases() {
       {"a_spared_ring_wins", decoder(1, 0, 4096), equal_nodes(1, 8, 200), 1, 0, one_stage, true},
       {"a_square_wins_beside_ulysses", decoder(1, 1, 4096), equal_nodes(1, 8, 200), 1, 0, no_ring,
        true},
+      // The fastest has layers that add up to more than the limit, and a step that fits.
+      {"a_step_needs_less_than_its_layers", decoder(1, 1, 4096), equal_nodes(1, 4, 100), 2, 3200,
+       one_stage_no_points},
       {"two_devices_have_room", decoder(2, 1), equal_nodes(1, 2), 4, 0, no_recompute},
       {"two_devices_are_tight", decoder(2, 1), equal_nodes(1, 2), 4, 4400, no_recompute},
       {"recomputation_makes_room", decoder(2, 1), equal_nodes(1, 2), 8, 5120,
