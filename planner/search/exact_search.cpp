@@ -103,14 +103,13 @@ class Explorer {
       parallel_for(count, options_.threads, [&](std::size_t i) {
         Candidate& candidate = candidates_[begin + i];
         const BuiltProblem built = build(candidate);
-        candidate.bound =
-            without_ties(pipeline_bound(built.problem), candidate.configuration.shape.stages);
+        const double bound = pipeline_bound(built.problem);
+        candidate.bound = without_ties(bound, candidate.configuration.shape.stages);
         if (const auto solution = quick_pipeline(built.problem)) candidate.quick = solution->time;
         candidate.priced = built.priced;
         if (!context_.only_where_more_memory_helps) return;
         const BuiltProblem strict = build(candidate, options_of(candidate, true));
-        if (pipeline_bound(built.problem) >= pipeline_bound(strict.problem))
-          candidate.bound = kForever.value();
+        if (bound >= pipeline_bound(strict.problem)) candidate.bound = kForever.value();
       });
       report(0);
     }

@@ -14,7 +14,8 @@ struct Visibility {
   std::int64_t window = 0;       // a causal query sees itself and window - 1 before it; 0: all
   std::int64_t query_begin = 0;  // position of the first query
   std::int64_t key_begin = 0;    // position of the first key
-  // Any of these takes the attention off the flash kernels, to products with some scores in memory.
+  // Any of these takes the attention off the flash kernels: to one that reads what is added, or to
+  // products with some scores in memory.
   at::Tensor slopes = {};   // [heads]: a score falls by so much a token of distance (ALiBi)
   at::Tensor lengths = {};  // [batch] int64: keys from that position on are padding, and hidden
   // [2 · reach - 1, heads]: a score grows by the row of its key's position less its query's, where
