@@ -206,7 +206,7 @@ double BraidModel::spare_backward(const Work& head) const {
       std::ranges::find(facts_, LayerKind::block, [](const Facts& f) { return f.shape.kind; });
   if (head.facts.shape.kind != LayerKind::head || block == facts_.end()) return 0;
   const Strategy& s = head.strategy;
-  const Compute c = compute(*block, s, head.samples, head.device);
+  const Compute c = compute(*block, s, head.samples, head.device, head.site.shape);
   const double own =
       correction_.sharding *
       network_.all_reduce(parameters(*block, s, head.site) *
@@ -274,12 +274,16 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
     if (gathers) time.regather += copies * gather;
     if (scatters_at_once) time.reduce += copies * scatter;
   }
-  if (scatters_at_once) {
-    // A whole gradient is zeroed for each micro-batch, and its share added to what was there.
-    const double mine = w.dense + w.experts;
-    time.backward_weight_compute +=
-        gradient_bytes * (mine + 3 * mine / std::max(1, replicas.size)) / memory_rate(w.device);
-  }
+  const double mine = w.dense + w.experts;
+  double passes = 0;  // over its gradients, for each micro-batch
+  // The share of a scattered gradient is added to what was there.
+  if (scatters_at_once) passes += 3.0 / std::max(1, replicas.size);
+  // Layers are measured while they add to gradients. The first micro-batch, or each one whose
+  // gradients are scattered, writes them and need not read.
+  if (w.facts.times && w.facts.shape.kind == LayerKind::block)
+    passes -= scatters_at_once ? 1.0 : 1.0 / static_cast<double>(w.site.shape.micro_batches);
+  time.backward_weight_compute = std::max(
+      0.0, time.backward_weight_compute + passes * gradient_bytes * mine / memory_rate(w.device));
 
   const double shards = s.zero == Zero::none ? 1 : replicas.size;
   const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;

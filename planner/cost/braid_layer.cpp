@@ -234,7 +234,7 @@ LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) 
                   .where = devices_of_stage(site.stage, site.mesh),
                   .device = device,
                   .samples = samples,
-                  .compute = compute(f, s, samples, device),
+                  .compute = compute(f, s, samples, device, site.shape),
                   .dense = all - experts,
                   .experts = experts,
                   .tied = tied_elements(f, s, site)};

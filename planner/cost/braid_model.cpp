@@ -111,7 +111,8 @@ BraidModel::Compute BraidModel::analytic(const Facts& f, const Strategy& s, doub
 }
 
 BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, double samples,
-                                        const DeviceType& device) const {
+                                        const DeviceType& device,
+                                        const PipelineShape& pipeline) const {
   const Assumptions& a = settings_.assumptions;
   const double attention_share =
       f.flops.total().value() > 0 ? f.selective.total().value() / f.flops.total().value() : 0.0;
@@ -120,7 +121,8 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
     const double recompute = s.recompute == Recompute::full        ? t.full
                              : s.recompute == Recompute::selective ? t.selective
                                                                    : 0.0;
-    const double factor = correction_.compute;
+    const double rested = profile_->rest_gain.value_or(0) * resting_share(pipeline);
+    const double factor = correction_.compute * (1 - rested);
     return {.forward = factor * t.forward,
             .backward_input = factor * t.backward_input,
             .backward_weight = factor * t.backward_weight,

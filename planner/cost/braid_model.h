@@ -60,7 +60,7 @@ class BraidModel final : public CostModel {
   struct Work;  // one layer under one strategy at one site
 
   Compute compute(const Facts& facts, const Strategy& strategy, double samples,
-                  const DeviceType& device) const;
+                  const DeviceType& device, const PipelineShape& pipeline) const;
   Compute analytic(const Facts& facts, const Strategy& strategy, double samples,
                    const DeviceType& device) const;
   double parameters(const Facts& facts, const Strategy& strategy, const StageSite& site) const;

@@ -250,6 +250,14 @@ int weights_waiting(const PipelineShape& shape, int stage) {
   return std::min(stage + 1, shape.micro_batches);
 }
 
+double resting_share(const PipelineShape& shape) {
+  // In micro-batches of a stage. Under zero_bubble weights' gradients, a third of one, fill the
+  // rest.
+  const double laps = shape.schedule == ScheduleKind::zero_bubble ? 3 : shape.chunks;
+  const double resting = (shape.stages - 1) / laps;
+  return resting / (shape.micro_batches + resting);
+}
+
 double in_flight(const PipelineShape& shape, int stage) {
   const int p = shape.stages, m = shape.micro_batches, v = shape.chunks;
   const int to_last = p - 1 - stage;

@@ -67,6 +67,9 @@ Seconds transfer_time(const PipelineShape& shape, Seconds transfer);
 // transfers; equal to it for even stages within the limits of transfer_time, and always for gpipe.
 Seconds pipeline_time(const PipelineShape& shape, std::span<const StageTimes> stages);
 
+// The share of an iteration of even stages in which each waits for the others.
+double resting_share(const PipelineShape& shape);
+
 // The most micro-batches whose activations a stage holds at once, in micro-batches of the whole
 // stage (an interleaved stage's chunk counts 1/chunks).
 double in_flight(const PipelineShape& shape, int stage);

@@ -133,9 +133,12 @@ struct Profile {
   std::vector<MeasuredLayer> layers;
   std::optional<MeasuredOutside> only_stage, first_stage, last_stage;
   std::optional<double> overlap_slowdown;  // of compute and communication that run together, ≥ 1
-  std::optional<Bytes> context;            // device memory that a process takes before any tensor
-  std::optional<double> allocator_slack;   // reserved beyond what is allocated, as a fraction
-  std::vector<OverlapSample> overlaps;     // take the place of overlap_slowdown
+  // How much faster layers run on a device that rests between them: by this share of their time,
+  // times the share in which it rests. Where power limits the device, resting saves some.
+  std::optional<double> rest_gain;
+  std::optional<Bytes> context;           // device memory that a process takes before any tensor
+  std::optional<double> allocator_slack;  // reserved beyond what is allocated, as a fraction
+  std::vector<OverlapSample> overlaps;    // take the place of overlap_slowdown
   std::vector<UpdateSample> updates;
   std::vector<GemmSample> gemms;
   std::vector<Fact> taken_on;

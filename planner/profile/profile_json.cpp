@@ -235,6 +235,7 @@ Profile profile_from_json(const Json& json, const std::string& source) {
   profile.first_stage = read_outside(object, "first_stage");
   profile.last_stage = read_outside(object, "last_stage");
   if (const auto v = object.find("overlap_slowdown")) profile.overlap_slowdown = v->number(1, 100);
+  if (const auto v = object.find("rest_gain")) profile.rest_gain = v->number(0, 1);
   if (const auto v = object.find("context_bytes")) profile.context = Bytes(v->integer(kNatural));
   if (const auto v = object.find("allocator_slack")) profile.allocator_slack = v->number(0, 1);
   const auto list = [&](const char* key, auto read, auto& samples) {
@@ -277,6 +278,7 @@ Json to_json(const Profile& profile) {
   json["precision"] = kPrecisions[static_cast<std::size_t>(profile.precision)];
   json["gradient_precision"] = kPrecisions[static_cast<std::size_t>(profile.gradient_precision)];
   if (profile.overlap_slowdown) json["overlap_slowdown"] = *profile.overlap_slowdown;
+  if (profile.rest_gain) json["rest_gain"] = *profile.rest_gain;
   if (profile.context) json["context_bytes"] = profile.context->value();
   if (profile.allocator_slack) json["allocator_slack"] = *profile.allocator_slack;
   if (profile.correction) {

@@ -58,58 +58,59 @@ class DryGroup final : public Group {
   std::shared_ptr<Traffic> traffic_;
 };
 
-}  // namespace
-
-namespace {
-
-void echo(const void* from, std::int64_t have, std::byte* to, std::int64_t want) {
-  const std::int64_t bytes = std::min(have, want);
-  if (bytes > 0 && from != to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
 class EchoGroup final : public Group {
  public:
-  EchoGroup(int rank, int size) : Group(rank, size) {}
+  EchoGroup(int rank, int size, Echo echo) : Group(rank, size), echo_(std::move(echo)) {}
 
  protected:
   Handle do_all_reduce(Buffer, Reduction, std::string_view) override { return {}; }
   Handle do_reduce_scatter(ConstBuffer in, Buffer out, Reduction, std::string_view) override {
-    echo(in.data, in.bytes(), static_cast<std::byte*>(out.data), out.bytes());
-    return {};
+    return give(in, out);
   }
   Handle do_all_gather(ConstBuffer in, Buffer out, std::string_view) override {
-    for (int peer = 0; peer < size(); ++peer)
-      echo(in.data, in.bytes(), static_cast<std::byte*>(out.data) + peer * in.bytes(), in.bytes());
+    echo_(in.data, out.data, in.bytes(), size());
     return {};
   }
   Handle do_all_to_all(ConstBuffer in, std::span<const std::int64_t>, Buffer out,
                        std::span<const std::int64_t>, std::string_view) override {
-    echo(in.data, in.bytes(), static_cast<std::byte*>(out.data), out.bytes());
-    return {};
+    return give(in, out);
   }
   Handle do_broadcast(Buffer, int, std::string_view) override { return {}; }
   Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
                      std::string_view) override {
     for (std::size_t i = 0; i < std::min(out.size(), in.size()); ++i)
-      echo(out[i].buffer.data, out[i].buffer.bytes(), static_cast<std::byte*>(in[i].buffer.data),
-           in[i].buffer.bytes());
+      give(out[i].buffer, in[i].buffer).wait();
     return {};
   }
   void do_barrier(std::string_view) override {}
   std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
-    return std::make_unique<EchoGroup>(static_cast<int>(place), static_cast<int>(members.size()));
+    return std::make_unique<EchoGroup>(static_cast<int>(place), static_cast<int>(members.size()),
+                                       echo_);
   }
-  void do_copy(ConstBuffer from, Buffer to) override {
-    echo(from.data, from.bytes(), static_cast<std::byte*>(to.data), to.bytes());
+  void do_copy(ConstBuffer from, Buffer to) override { give(from, to).wait(); }
+
+ private:
+  // As much as fits.
+  Handle give(ConstBuffer from, Buffer to) {
+    const std::int64_t bytes = std::min(from.bytes(), to.bytes());
+    if (bytes > 0 && from.data != to.data) echo_(from.data, to.data, bytes, 1);
+    return {};
   }
+
+  Echo echo_;
 };
 
 }  // namespace
 
-std::unique_ptr<Group> echo_group(int rank, int size) {
+void echo_on_host(const void* from, void* to, std::int64_t bytes, int times) {
+  for (int i = 0; i < times; ++i)
+    std::memmove(static_cast<std::byte*>(to) + i * bytes, from, static_cast<std::size_t>(bytes));
+}
+
+std::unique_ptr<Group> echo_group(int rank, int size, Echo echo) {
   internal_check(rank >= 0 && rank < size, "echo_group: the rank is not in the group");
-  return std::make_unique<EchoGroup>(rank, size);
+  return std::make_unique<EchoGroup>(rank, size, std::move(echo));
 }
 
 std::unique_ptr<Group> dry_group(int rank, int size, std::shared_ptr<Traffic> traffic) {

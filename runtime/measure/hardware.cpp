@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/measure/hardware_parts.h"
+#include "runtime/measure/overlap.h"
 #include "runtime/ops/device.h"
 
 namespace braid::measure {
@@ -80,8 +81,13 @@ Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   const Machine machine = find_machine(bench.world(), bench.device(), options.backend);
   const HardwareTask task{bench, machine, options,
                           options.room > Bytes(0) ? options.room : machine.free / 8};
+  const OverlapTask beside{.bench = bench,
+                           .room = task.room,
+                           .largest_message = options.largest_message,
+                           .values = task.type_of(options.precision),
+                           .sums = task.type_of(options.gradient_precision)};
   bench.expect((machine.ranks_per_gpu > 0 ? 1 : 0) + num_device_measurements() +
-               num_collective_measurements(task) + num_overlap_measurements(task));
+               num_collective_measurements(task) + num_overlap_measurements(beside));
   Profile profile;
   profile.source = "braid profile hardware";
   profile.precision = options.precision;
@@ -90,7 +96,7 @@ Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   profile.context = measure_context(bench, machine);
   const DeviceRates rates = measure_devices(task, profile);
   measure_collectives(task, profile);
-  measure_overlaps(task, profile);
+  measure_overlaps(beside, profile);
   profile.cluster = cluster_of(machine, options, rates, profile);
   profile.name =
       profile.cluster ? profile.cluster->name : fmt::format("{} ranks", bench.world().size());

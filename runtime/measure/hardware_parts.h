@@ -44,11 +44,6 @@ int num_device_measurements();
 
 int num_collective_measurements(const HardwareTask& task);
 void measure_collectives(const HardwareTask& task, Profile& profile);
-int num_overlap_measurements(const HardwareTask& task);
-void measure_overlaps(const HardwareTask& task, Profile& profile);
-// Of seconds: compute alone, compute beside communication, and as much of communication alone as
-// was hidden.
-OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& seconds);
 
 // All groups of one shape, made when the first of them is needed: communicators are expensive.
 class ShapeGroups {

@@ -4,14 +4,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "planner/plan/legal.h"
 #include "runtime/comm/dry.h"
 #include "runtime/measure/host.h"
 #include "runtime/measure/mini_step.h"
+#include "runtime/measure/overlap.h"
 #include "runtime/ops/device.h"
 #include "runtime/ops/fused.h"
 #include "runtime/train/adamw.h"
@@ -23,7 +26,9 @@ namespace {
 // Beyond this a pass is long enough for its time to be linear in the samples.
 constexpr double kLongPass = 0.4;
 constexpr int kMostBlocks = 3;
-constexpr double kManyTurns = 0.1;  // seconds in which ranks that share a core take several turns
+// A GPU runs faster than its power allows for as long, then slower, and then as in training.
+constexpr double kGpuSettles = 0.8;  // seconds
+constexpr double kManyTurns = 0.1;   // seconds in which ranks that share a core take several turns
 constexpr std::int64_t kStateBytes = 18;  // of one parameter, at most: weight, gradient, AdamW's
 
 // One measurement's numbers, in the order in which the journal has them.
@@ -35,7 +40,6 @@ enum Value {
   block_input,
   block_weight,
   block_selective,
-  block_full,
   head_forward,
   head_backward,
   embedding_workspace,
@@ -104,7 +108,53 @@ class Measuring {
     return found ? std::optional((*found)[0]) : std::nullopt;
   }
 
+  // What rests of half as long as a pass do for it.
+  std::optional<double> rest_gain(int type, const LayerQuestion& q) {
+    if (bench_.device().is_cpu()) return std::nullopt;
+    const auto found = bench_.run("layers that rest", [&] {
+      ops::release_cached(bench_.device());
+      MiniStep mini = make_mini(type, q, Recompute::none);
+      const double rested = settle(mini, 0.5);
+      return Values{rested, settle(mini, 0)};
+    });
+    if (!found) return std::nullopt;
+    constexpr double kRested = 1.0 / 3;  // share of the time
+    return std::clamp((1 - (*found)[0] / (*found)[1]) / kRested, 0.0, 1.0);
+  }
+
+  OverlapTask overlap_task() const {
+    return {.bench = bench_,
+            .room = memory_ / 8,
+            .largest_message = memory_ / 8,
+            .values = numerics_.compute,
+            .sums = numerics_.gradient};
+  }
+
+  // What layers and their collectives do to each other: passes over memory suffer more than
+  // products, and an operation waits for the product that is under way.
+  void overlaps(int type, const LayerQuestion& q, const Values& alone, Profile& profile) {
+    ops::release_cached(bench_.device());
+    MiniStep mini = make_mini(type, q, Recompute::none);
+    const LayerShape& shape = model_.types[static_cast<std::size_t>(type)].shape;
+    measure_overlaps(overlap_task(),
+                     {.name = "layers beside",
+                      .compute = [&] { mini.begin_step(); },
+                      .seconds = alone[embedding_forward] + alone[embedding_backward] +
+                                 alone[head_forward] + alone[head_backward] +
+                                 blocks(type, q) * (alone[block_forward] + alone[block_backward]),
+                      .elements = parameters_per_rank(shape, 1, 1)},
+                     profile);
+  }
+
  private:
+  MiniStep make_mini(int type, const LayerQuestion& q, Recompute recompute) const {
+    return {model_, q, bench_.world().rank() % (q.tp * q.cp),
+            MiniOptions{.block_type = type,
+                        .blocks = blocks(type, q),
+                        .recompute = recompute,
+                        .numerics = numerics_}};
+  }
+
   // As many blocks as leave most of the memory free.
   int blocks(int type, const LayerQuestion& q) const {
     const LayerShape& shape = model_.types[static_cast<std::size_t>(type)].shape;
@@ -116,6 +166,22 @@ class Measuring {
     const auto there = shape.kind == LayerKind::merge ? 1 : std::ranges::count(model_.layers, type);
     return static_cast<int>(std::clamp<std::int64_t>(memory_.value() / 4 / one, 1,
                                                      std::min<std::int64_t>(kMostBlocks, there)));
+  }
+
+  // Passes until the device's power has settled, with rests of as many passes' time between. A
+  // block's seconds in the second half.
+  double settle(MiniStep& mini, double rests) const {
+    using Clock = std::chrono::steady_clock;
+    const std::chrono::duration<double> all(kGpuSettles);
+    const auto begin = Clock::now();
+    std::vector<double> blocks;
+    do {
+      const auto pass = Clock::now();
+      const MiniStep::Times times = mini.step();
+      if (pass - begin > all / 2) blocks.push_back(times.block_forward + times.block_backward);
+      std::this_thread::sleep_for(rests * (Clock::now() - pass));
+    } while (Clock::now() - begin < all || blocks.empty());
+    return robust(std::move(blocks)).seconds;
   }
 
   // A pass that is shorter than a rank's turn on a shared core runs as if alone, and waits for its
@@ -141,18 +207,21 @@ class Measuring {
 
   void time_with(int type, const LayerQuestion& q, Recompute recompute, Values& values) {
     ops::release_cached(bench_.device());
-    MiniStep mini(model_, q, bench_.world().rank() % (q.tp * q.cp),
-                  {.block_type = type,
-                   .blocks = blocks(type, q),
-                   .recompute = recompute,
-                   .numerics = numerics_});
+    MiniStep mini = make_mini(type, q, recompute);
+    mini.step();  // the first one takes memory that libraries keep
+    const MiniStep::Workspace bytes = mini.workspace();
+    // It runs forward again.
+    if (recompute == Recompute::full) {
+      values[block_workspace_full] = bytes.block;
+      return;
+    }
+    if (recompute == Recompute::none && !bench_.device().is_cpu()) settle(mini, 0);
     const Values times = time_passes([&] {
       const MiniStep::Times t = mini.step();
       return Values{t.embedding_forward, t.embedding_backward, t.block_forward,
                     t.block_backward,    t.head_forward,       t.head_backward};
     });
     const double backward = times[3];
-    const MiniStep::Workspace bytes = mini.workspace();
     switch (recompute) {
       case Recompute::none: {
         values[embedding_forward] = times[0];
@@ -173,12 +242,11 @@ class Measuring {
         return;
       }
       case Recompute::selective:
-        values[block_selective] = backward;
+        // Forward is the same work in both, and tells how fast the device is now.
+        values[block_selective] = backward * values[block_forward] / times[2];
         values[block_workspace_selective] = bytes.block;
         return;
       case Recompute::full:
-        values[block_full] = backward;
-        values[block_workspace_full] = bytes.block;
         return;
     }
   }
@@ -213,12 +281,11 @@ ComputeSample block_sample(const LayerQuestion& q, std::int64_t tokens, const Va
   const double share = v[block_input] / (v[block_input] + v[block_weight]);
   sample.backward_input = Seconds(share * v[block_backward]);
   sample.backward_weight = Seconds((1 - share) * v[block_backward]);
-  const auto more = [&](double backward) -> std::optional<Seconds> {
-    if (backward < 0) return std::nullopt;
-    return Seconds(std::max(0.0, backward - v[block_backward]));
-  };
-  sample.selective = more(v[block_selective]);
-  sample.full = more(v[block_full]);
+  if (v[block_selective] >= 0) {
+    const double more = v[block_selective] - v[block_backward];
+    sample.selective = Seconds(std::clamp(more, 0.0, v[block_forward]));
+    sample.full = sample.forward;
+  }
   sample.workspace = counted(v[block_workspace]);
   sample.workspace_selective = counted(v[block_workspace_selective]);
   sample.workspace_full = counted(v[block_workspace_full]);
@@ -288,9 +355,11 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
   for (const int type : types)
     asked += std::ranges::count_if(
         questions.asked, [&](const LayerQuestion& q) { return can_be_asked(shape_of(type), q); });
-  bench.expect(static_cast<int>(asked + std::ssize(sizes)));
-
   Measuring measuring(bench, model, options, cluster, memory);
+  bench.expect(static_cast<int>(asked + std::ssize(sizes)) +
+               num_overlap_measurements(measuring.overlap_task()) +
+               (bench.device().is_cpu() ? 0 : 1));
+
   std::map<int, MeasuredLayer> layers;
   const auto add = [&](int type, ComputeSample sample) {
     MeasuredLayer& layer = layers[type];
@@ -299,6 +368,8 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
   };
   const int embedding = model.layers.front(), head = model.layers.back();
   ModelCost cost{questions.possible, questions.reachable, 0};
+  std::optional<LayerQuestion> first;
+  Values first_values;
   for (const int type : types) {
     std::optional<LayerQuestion> long_one;  // more samples of this split need no measuring
     for (const LayerQuestion& q : questions.asked) {
@@ -309,12 +380,17 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
       if (!found) continue;
       ++cost.measured;
       const Values& v = *found;
+      if (!first && type == types.front()) first = q, first_values = v;
       add(type, block_sample(q, shape_of(type).tokens, v));
       if (type == types.front()) add(embedding, embedding_sample(q, model.sequence, v));
       if (type == types.back()) add(head, head_sample(q, shape_of(head).tokens, v));
       const bool is_long = v[block_forward] + v[block_backward] > kLongPass;
       long_one = is_long ? std::optional(q) : std::nullopt;
     }
+  }
+  if (first) {
+    profile.rest_gain = measuring.rest_gain(types.front(), *first);
+    measuring.overlaps(types.front(), *first, first_values, profile);
   }
   for (const auto& [type, layer] : layers) profile.layers.push_back(layer);
   for (const std::int64_t size : sizes)

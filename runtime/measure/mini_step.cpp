@@ -1,6 +1,7 @@
 #include "runtime/measure/mini_step.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -12,8 +13,6 @@
 namespace braid::measure {
 
 namespace {
-
-using ops::Mark;
 
 Model cut_down(const Model& model, const MiniOptions& options) {
   Model small = model;
@@ -53,12 +52,6 @@ Plan plan_of(const Model& model, const LayerQuestion& question, const MiniOption
   return plan;
 }
 
-// CPUs are slow on the tiny numbers that memory without a value may hold; there the others echo.
-std::shared_ptr<comm::Group> lonely_world(int rank, int size, at::Device device) {
-  if (device.is_cpu()) return comm::echo_group(rank, size);
-  return comm::dry_group(rank, size);
-}
-
 double bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
 }
@@ -75,15 +68,41 @@ struct MiniStep::Flight {
 MiniStep::MiniStep(const Model& model, const LayerQuestion& question, int rank,
                    const MiniOptions& options)
     : options_(options),
-      world_(lonely_world(rank, question.tp * question.cp, options.numerics.device)),
+      world_(comm::echo_group(rank, question.tp * question.cp,
+                              [this](const void* from, void* to, std::int64_t bytes, int times) {
+                                echo(from, to, bytes, times);
+                              })),
       groups_(*world_) {
   const Plan plan = plan_of(model, question, options);
   model_ = models::build(plan, rank, options.numerics, groups_, {});
   layers_ = model_.all();
-  // Numbers of the usual size: a device that multiplies zeros draws less power and runs faster.
+  // Numbers of the usual size.
   for (parallel::Layer* layer : layers_)
     for (parallel::FlatBuffer* buffer : layer->parameters().buffers())
       at::Tensor(buffer->weights()).normal_(0, 0.02);
+}
+
+void MiniStep::echo(const void* from, void* to, std::int64_t bytes, int times) {
+  const at::Device device = options_.numerics.device;
+  Copy copy{ops::Mark::now(device), {}};
+  const bool words = bytes % 8 == 0;
+  const auto options = at::TensorOptions(words ? at::kLong : at::kByte).device(device);
+  const std::int64_t count = words ? bytes / 8 : bytes;
+  at::from_blob(to, {times, count}, options)
+      .copy_(at::from_blob(const_cast<void*>(from), {1, count}, options).expand({times, count}));
+  copy.end = ops::Mark::now(device);
+  copies_.push_back(std::move(copy));
+}
+
+MiniStep::Moment MiniStep::now() const {
+  return {ops::Mark::now(options_.numerics.device), copies_.size()};
+}
+
+double MiniStep::between(const Moment& begin, const Moment& end) const {
+  double seconds = end.mark.since(begin.mark);
+  for (std::size_t i = begin.copies; i < end.copies; ++i)
+    seconds -= copies_[i].end.since(copies_[i].begin);
+  return seconds;
 }
 
 parallel::Feed MiniStep::feed(const parallel::Layer& layer) const {
@@ -143,12 +162,11 @@ bool MiniStep::changes_streams(std::size_t layer) const {
   return layers_.front()->site().beside != nullptr && decodes(layer) && !decodes(layer - 1);
 }
 
-MiniStep::Times MiniStep::step() {
-  const at::Device device = options_.numerics.device;
+template <class Between>
+void MiniStep::pass(Between between) {
+  copies_.clear();
   const std::size_t last = layers_.size() - 1;
   Flight flight{.saved = std::vector<parallel::Saved>(layers_.size()), .work = {}};
-  std::vector<Mark> marks;
-  const auto mark = [&] { marks.push_back(Mark::now(device)); };
   const auto backward = [&](std::size_t layer, const at::Tensor& dy) {
     parallel::WeightWork at_once = parallel::WeightWork::at_once();
     layers_[layer]->parameters().begin_gradients();
@@ -156,21 +174,30 @@ MiniStep::Times MiniStep::step() {
     flight.saved[layer] = {};
     return dx;
   };
-  mark();
+  between();
   at::Tensor x = run(0, {}, flight);
-  mark();
+  between();
   for (std::size_t layer = 1; layer < last; ++layer) x = run(layer, x, flight);
-  mark();
+  between();
   run(last, x, flight);
-  mark();
+  between();
   at::Tensor gradient = backward(last, {});
-  mark();
+  between();
   for (std::size_t layer = last; --layer > 0;) gradient = backward(layer, gradient);
-  mark();
+  between();
   backward(0, gradient);
-  mark();
-  ops::synchronise(device);
-  const auto part = [&](std::size_t i) { return marks[i + 1].since(marks[i]); };
+  between();
+}
+
+void MiniStep::begin_step() {
+  pass([] {});
+}
+
+MiniStep::Times MiniStep::step() {
+  std::vector<Moment> moments;
+  pass([&] { moments.push_back(now()); });
+  ops::synchronise(options_.numerics.device);
+  const auto part = [&](std::size_t i) { return between(moments[i], moments[i + 1]); };
   return {.embedding_forward = part(0),
           .embedding_backward = part(5),
           .block_forward = part(1) / options_.blocks,
@@ -187,18 +214,19 @@ MiniStep::Halves MiniStep::split_step() {
   at::Tensor x = run(0, {}, flight);
   for (std::size_t layer = 1; layer < last; ++layer) x = run(layer, x, flight);
   at::Tensor gradient = x;  // of the right shape
-  const Mark begin = Mark::now(device);
+  copies_.clear();
+  const Moment begin = now();
   for (std::size_t layer = last; --layer > 0;)
     gradient = run_back(layer, gradient, flight, flight.work[layer]);
-  const Mark middle = Mark::now(device);
+  const Moment middle = now();
   for (std::size_t layer = last; --layer > 0;) {
     layers_[layer]->parameters().begin_gradients();
     flight.work[layer].run();
   }
-  const Mark end = Mark::now(device);
+  const Moment end = now();
   ops::synchronise(device);
-  return {.input = middle.since(begin) / options_.blocks,
-          .weight = end.since(middle) / options_.blocks};
+  return {.input = between(begin, middle) / options_.blocks,
+          .weight = between(middle, end) / options_.blocks};
 }
 
 template <class Pass>

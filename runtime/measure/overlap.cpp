@@ -1,7 +1,7 @@
 // How compute and communication slow each other down while both run.
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
@@ -10,6 +10,7 @@
 
 #include "planner/core/error.h"
 #include "runtime/measure/hardware_parts.h"
+#include "runtime/measure/overlap.h"
 #include "runtime/measure/shapes.h"
 #include "runtime/ops/device.h"
 #include "runtime/parallel/collectives.h"
@@ -19,14 +20,15 @@ namespace braid::measure {
 namespace {
 
 constexpr const char* kName = "beside compute";
-constexpr int kMessages = 4;  // operations under way at once
+constexpr int kBuffers = 4;  // that operations take in turn
+constexpr int kMost = 64;    // operations under way at once
 // Below a fifth of its speed an operation's progress cannot be told from noise.
 constexpr double kLeastSpeed = 0.2;
 constexpr Collective kBeside[] = {Collective::all_gather, Collective::reduce_scatter,
                                   Collective::all_reduce};
 
 // Neighbours of every number. On CPUs operations advance inside calls alone, in all groups alike.
-std::vector<GroupShape> shapes_for(const HardwareTask& task) {
+std::vector<GroupShape> shapes_for(const OverlapTask& task) {
   const int ranks = task.bench.world().size();
   std::vector<GroupShape> shapes = group_shapes(ranks);
   std::erase_if(shapes, [&](const GroupShape& shape) {
@@ -34,14 +36,6 @@ std::vector<GroupShape> shapes_for(const HardwareTask& task) {
   });
   return shapes;
 }
-
-// Sized so that communication takes about twice as long as compute: it is still under way when
-// compute ends.
-struct Load {
-  std::int64_t width = 0;  // of square matrices
-  int products = 1;
-  Bytes message;
-};
 
 const GemmSample* layer_sized(const Profile& profile, double longest) {
   const GemmSample* best = nullptr;
@@ -53,38 +47,69 @@ const GemmSample* layer_sized(const Profile& profile, double longest) {
   return best;
 }
 
-std::optional<Load> load_for(const HardwareTask& task, const Profile& profile, Collective op,
-                             GroupShape group) {
-  const double compute = task.bench.device().is_cpu() ? 0.03 : 0.01;  // seconds
-  const GemmSample* gemm = layer_sized(profile, compute / 2);
+// Square products, where no layers are known.
+std::optional<Company> products(const OverlapTask& task, const Profile& profile) {
+  // In seconds. A product leaves no processor of a GPU to an operation that comes after it: one
+  // that takes longer than a layer's would hold operations up as none does in training.
+  const c10::Device device = task.bench.device();
+  const double compute = device.is_cpu() ? 0.03 : 0.01, longest = device.is_cpu() ? 0.015 : 0.001;
+  const GemmSample* gemm = layer_sized(profile, longest);
+  if (gemm == nullptr) return std::nullopt;
+  const double one = 2 * std::pow(static_cast<double>(gemm->m), 3) / gemm->rate.value();
+  const int times = std::max(1, static_cast<int>(compute / one));
+  const auto options = at::TensorOptions(device).dtype(task.values);
+  const at::Tensor a = at::empty({gemm->m, gemm->m}, options).normal_();
+  const at::Tensor b = at::empty({gemm->m, gemm->m}, options).normal_();
+  at::Tensor c = at::empty({gemm->m, gemm->m}, options);
+  return Company{.name = "overlap",
+                 .compute =
+                     [=]() mutable {
+                       for (int i = 0; i < times; ++i) at::matmul_out(c, a, b);
+                     },
+                 .seconds = times * one};
+}
+
+at::ScalarType type_of(const OverlapTask& task, Collective op) {
+  return op == Collective::all_reduce || op == Collective::reduce_scatter ? task.sums : task.values;
+}
+std::int64_t element_of(const OverlapTask& task, Collective op) {
+  return static_cast<std::int64_t>(c10::elementSize(type_of(task, op)));
+}
+
+// Communication takes about twice as long as compute: it is still under way when compute ends.
+struct Load {
+  Bytes message;
+  int messages = 1;
+};
+
+std::optional<Load> load_for(const OverlapTask& task, const Profile& profile, Collective op,
+                             GroupShape group, const Company& company) {
   const auto line = message_line(profile, op, group);
-  if (gemm == nullptr || !line || !(line->slope > 0)) return std::nullopt;
+  if (!line || !(line->slope > 0)) return std::nullopt;
+  const double most =
+      static_cast<double>(std::min(task.room / (2 * kBuffers), task.largest_message).value());
+  const double wanted =
+      company.elements > 0
+          ? static_cast<double>(company.elements) * static_cast<double>(element_of(task, op))
+          : (2 * company.seconds / kBuffers - line->offset) / line->slope;
   Load load;
-  load.width = gemm->m;
-  const double wanted = (2 * compute / kMessages - line->offset) / line->slope;
-  const double most = static_cast<double>(
-      std::min(task.room / (2 * kMessages), task.options.largest_message).value());
   load.message =
       Bytes(static_cast<std::int64_t>(std::clamp(wanted, std::min(65536.0, most), most)));
-  const double messages = kMessages * (*line)(static_cast<double>(load.message.value()));
-  const double product = 2 * std::pow(static_cast<double>(load.width), 3) / gemm->rate.value();
-  load.products = std::max(1, static_cast<int>(messages / 2 / product));
+  const double one = (*line)(static_cast<double>(load.message.value()));
+  load.messages = std::clamp(static_cast<int>(std::ceil(2 * company.seconds / one)), 1, kMost);
   return load;
 }
 
-// The operations of one repetition, each on tensors of its own.
+// The operations of one repetition. They follow each other, and so can share tensors.
 class Messages {
  public:
-  Messages(const HardwareTask& task, Collective op, comm::Group* group, Bytes message)
-      : op_(op), group_(group) {
+  Messages(const OverlapTask& task, Collective op, comm::Group* group, const Load& load)
+      : op_(op), group_(group), messages_(load.messages) {
     if (group == nullptr) return;
-    const bool sums = op == Collective::all_reduce || op == Collective::reduce_scatter;
-    const auto options =
-        at::TensorOptions(task.bench.device())
-            .dtype(task.type_of(sums ? task.options.gradient_precision : task.options.precision));
-    const std::int64_t element = sums && task.options.gradient_precision == Precision::fp32 ? 4 : 2;
-    const std::int64_t share = std::max<std::int64_t>(1, message.value() / element / group->size());
-    for (int i = 0; i < kMessages; ++i) {
+    const auto options = at::TensorOptions(task.bench.device()).dtype(type_of(task, op));
+    const std::int64_t share =
+        std::max<std::int64_t>(1, load.message.value() / element_of(task, op) / group->size());
+    for (int i = 0; i < std::min(kBuffers, messages_); ++i) {
       parts_.push_back(at::zeros({share}, options));
       wholes_.push_back(at::zeros({share * group->size()}, options));
     }
@@ -92,7 +117,8 @@ class Messages {
 
   std::vector<comm::Handle> start() const {
     std::vector<comm::Handle> handles;
-    for (std::size_t i = 0; i < parts_.size(); ++i) handles.push_back(start(i));
+    for (int i = 0; i < messages_ && !parts_.empty(); ++i)
+      handles.push_back(start(static_cast<std::size_t>(i) % parts_.size()));
     return handles;
   }
 
@@ -124,6 +150,7 @@ class Messages {
 
   Collective op_;
   comm::Group* group_;
+  int messages_;
   std::vector<at::Tensor> parts_, wholes_;
 };
 
@@ -138,16 +165,9 @@ double lower_quartile(std::vector<double> values) {
 
 // Seconds of compute alone, of compute beside communication, and those of communication that were
 // hidden. Each repetition takes all of them, so that load from elsewhere falls on all alike.
-std::vector<double> time_both(const HardwareTask& task, const Load& load,
+std::vector<double> time_both(const OverlapTask& task, const std::function<void()>& compute,
                               const Messages& messages) {
   const c10::Device device = task.bench.device();
-  const auto options = at::TensorOptions(device).dtype(task.type_of(task.options.precision));
-  const at::Tensor a = at::ones({load.width, load.width}, options);
-  const at::Tensor b = at::ones({load.width, load.width}, options);
-  at::Tensor c = at::ones({load.width, load.width}, options);
-  const auto compute = [&] {
-    for (int i = 0; i < load.products; ++i) at::matmul_out(c, a, b);
-  };
   const auto wait = [](std::vector<comm::Handle> handles) {
     for (comm::Handle& handle : handles) handle.wait();
   };
@@ -182,24 +202,34 @@ std::vector<double> time_both(const HardwareTask& task, const Load& load,
   return seconds;
 }
 
-void measure_overlap(const HardwareTask& task, Collective op, ShapeGroups& groups,
-                     Profile& profile) {
+void measure_overlap(const OverlapTask& task, Collective op, ShapeGroups& groups,
+                     const Company& company, Profile& profile) {
   const GroupShape shape = groups.shape();
-  const auto load = load_for(task, profile, op, shape);
+  const auto load = load_for(task, profile, op, shape, company);
   if (!load) {
     task.bench.expect(-1);
     return;
   }
-  const auto seconds =
-      task.bench.run(fmt::format("overlap {} {}x{}", name_of(op), shape.size, shape.stride), [&] {
+  const auto seconds = task.bench.run(
+      fmt::format("{} {} {}x{}", company.name, name_of(op), shape.size, shape.stride), [&] {
         comm::Group* group = groups.mine();
-        const Messages messages(task, op, group, load->message);
-        std::vector<double> mine = time_both(task, *load, messages);
+        const Messages messages(task, op, group, *load);
+        std::vector<double> mine = time_both(task, company.compute, messages);
         for (double& value : mine)
-          value = group == nullptr ? 0 : task.among(groups.members(), value);
+          value = group == nullptr
+                      ? 0
+                      : value * task.bench.world().size() / std::max(1, groups.members());
         return mine;
       });
-  if (seconds) profile.overlaps.push_back(overlap_of(op, shape.size, *seconds));
+  if (!seconds) return;
+  const OverlapSample found = overlap_of(op, shape.size, *seconds);
+  const auto same = std::ranges::find_if(profile.overlaps, [&](const OverlapSample& before) {
+    return before.op == op && before.ranks == shape.size;
+  });
+  if (same != profile.overlaps.end())
+    *same = found;
+  else
+    profile.overlaps.push_back(found);
 }
 
 }  // namespace
@@ -212,26 +242,34 @@ OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& se
           std::clamp(beside / hidden, 1.0, kNoProgress)};
 }
 
-int num_overlap_measurements(const HardwareTask& task) {
+int num_overlap_measurements(const OverlapTask& task) {
   const auto groups = shapes_for(task).size();
   return groups == 0 ? 0 : static_cast<int>(std::size(kBeside) * groups) + 1;
 }
 
-void measure_overlaps(const HardwareTask& task, Profile& profile) {
+void measure_overlaps(const OverlapTask& task, Profile& profile) {
+  if (task.bench.world().size() == 1) return;
+  if (const auto company = products(task, profile))
+    measure_overlaps(task, *company, profile);
+  else
+    task.bench.expect(-num_overlap_measurements(task));
+}
+
+void measure_overlaps(const OverlapTask& task, const Company& company, Profile& profile) {
   comm::Group& world = task.bench.world();
   if (world.size() == 1) return;
   for (const GroupShape& shape : shapes_for(task)) {
     ShapeGroups groups(world, shape);
-    for (const Collective op : kBeside) measure_overlap(task, op, groups, profile);
+    for (const Collective op : kBeside) measure_overlap(task, op, groups, company, profile);
   }
   ShapeGroups pairs(world, {2, 1});
-  measure_overlap(task, Collective::point_to_point, pairs, profile);
+  measure_overlap(task, Collective::point_to_point, pairs, company, profile);
   double slowdown = 0;
   for (const OverlapSample& found : profile.overlaps)
     if (found.communication < kNoProgress)
       slowdown = std::max({slowdown, found.compute, found.communication});
-  constexpr double kMost = 100;  // that a profile's file takes
-  if (slowdown > 0) profile.overlap_slowdown = std::min(slowdown, kMost);
+  constexpr double kMostThatFits = 100;  // into a profile's file
+  if (slowdown > 0) profile.overlap_slowdown = std::min(slowdown, kMostThatFits);
 }
 
 }  // namespace braid::measure

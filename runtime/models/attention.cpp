@@ -1,6 +1,5 @@
 #include "runtime/models/attention.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
@@ -239,9 +238,9 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
     norm(dq, q_norm_, Slot::raw_q, Slot::statistics_q);
     norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
-  const at::Tensor dqkv = s.rotary && !s.qk_norm
-                              ? ops::rotary_heads_backward({dq, dk, dv}, rotary_table())
-                              : at::cat({flat(dq), flat(dk), flat(dv)}, 2);
+  const ops::QkvHeads heads{dq, dk, dv};
+  const at::Tensor dqkv = s.rotary && !s.qk_norm ? ops::rotary_heads_backward(heads, rotary_table())
+                                                 : ops::heads_backward(heads);
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
   const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);

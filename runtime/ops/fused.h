@@ -46,8 +46,8 @@ struct PackedHeads {
 bool rotary_in_place(const at::Tensor& qkv, const PackedHeads& heads, const RotaryTable& table);
 // dq, dk and dv of [tokens, batch, heads, head_dim], the first two turned back, as one tensor
 // [tokens, batch, (q + 2·kv)·head_dim].
-std::optional<at::Tensor> rotary_packed_back(const at::Tensor& dq, const at::Tensor& dk,
-                                             const at::Tensor& dv, const RotaryTable& table);
+std::optional<at::Tensor> packed_heads(const at::Tensor& dq, const at::Tensor& dk,
+                                       const at::Tensor& dv, const RotaryTable* table);
 
 // The loss of each row; the logits become their gradient times `scale`.
 struct Vocabulary {

@@ -6,8 +6,7 @@ namespace braid::ops::fused {
 
 namespace {
 
-bool takes_heads(const char* operation, std::initializer_list<const at::Tensor*> heads,
-                 const RotaryTable& table) {
+bool takes_heads(const char* operation, std::initializer_list<const at::Tensor*> heads) {
   for (const at::Tensor* x : heads) {
     if (!is_known(x->scalar_type()) || x->scalar_type() != (*heads.begin())->scalar_type()) {
       note_fallback(operation, fmt::format("no kernel for {}", c10::toString(x->scalar_type())));
@@ -18,7 +17,7 @@ bool takes_heads(const char* operation, std::initializer_list<const at::Tensor*>
       return false;
     }
   }
-  return takes_floats(operation, {&table.cos, &table.sin});
+  return true;
 }
 
 kernels::RotaryPart part_of(const at::Tensor& in, const at::Tensor& out, bool turns) {
@@ -36,11 +35,13 @@ kernels::RotaryPart part_of(const at::Tensor& in, const at::Tensor& out, bool tu
   return part;
 }
 
-kernels::Rotary call_of(const at::Tensor& heads, const RotaryTable& table, bool back) {
+kernels::Rotary call_of(const at::Tensor& heads, const RotaryTable* table, bool back) {
   kernels::Rotary call;
   call.type = type_of(heads);
-  call.cos = floats(table.cos);
-  call.sin = floats(table.sin);
+  if (table != nullptr) {
+    call.cos = floats(table->cos);
+    call.sin = floats(table->sin);
+  }
   call.tokens = heads.size(0);
   call.batch = heads.size(1);
   call.head_dim = heads.size(3);
@@ -51,8 +52,10 @@ kernels::Rotary call_of(const at::Tensor& heads, const RotaryTable& table, bool 
 }  // namespace
 
 bool rotary_in_place(const at::Tensor& qkv, const PackedHeads& heads, const RotaryTable& table) {
-  if (!reaches(qkv) || !takes_heads("rotary", {&qkv}, table)) return false;
-  kernels::Rotary call = call_of(qkv, table, false);
+  if (!reaches(qkv) || !takes_heads("rotary", {&qkv}) ||
+      !takes_floats("rotary", {&table.cos, &table.sin}))
+    return false;
+  kernels::Rotary call = call_of(qkv, &table, false);
   // q's and k's heads are neighbours, and are turned alike.
   const at::Tensor turned = qkv.narrow(2, 0, heads.q + heads.kv);
   call.parts[0] = part_of(turned, turned, true);
@@ -60,14 +63,21 @@ bool rotary_in_place(const at::Tensor& qkv, const PackedHeads& heads, const Rota
   return true;
 }
 
-std::optional<at::Tensor> rotary_packed_back(const at::Tensor& dq, const at::Tensor& dk,
-                                             const at::Tensor& dv, const RotaryTable& table) {
-  if (!reaches(dq) || !takes_heads("rotary_backward", {&dq, &dk, &dv}, table)) return std::nullopt;
+std::optional<at::Tensor> packed_heads(const at::Tensor& dq, const at::Tensor& dk,
+                                       const at::Tensor& dv, const RotaryTable* table) {
+  const char* operation = table != nullptr ? "rotary_backward" : "heads_backward";
+  if (!reaches(dq) || !takes_heads(operation, {&dq, &dk, &dv})) return std::nullopt;
+  if (table != nullptr && !takes_floats(operation, {&table->cos, &table->sin})) return std::nullopt;
   const std::int64_t q = dq.size(2), kv = dk.size(2), head_dim = dq.size(3);
+  if (head_dim % 2 != 0) {
+    note_fallback(operation, "the kernel moves halves of heads, and their width is odd");
+    return std::nullopt;
+  }
   at::Tensor packed = at::empty({dq.size(0), dq.size(1), q + 2 * kv, head_dim}, dq.options());
   kernels::Rotary call = call_of(packed, table, true);
-  call.parts[0] = part_of(dq, packed.narrow(2, 0, q), true);
-  call.parts[1] = part_of(dk, packed.narrow(2, q, kv), true);
+  const bool turns = table != nullptr;
+  call.parts[0] = part_of(dq, packed.narrow(2, 0, q), turns);
+  call.parts[1] = part_of(dk, packed.narrow(2, q, kv), turns);
   call.parts[2] = part_of(dv, packed.narrow(2, q + kv, kv), false);
   kernels::rotary(call, stream_of(dq));
   return packed.flatten(2);

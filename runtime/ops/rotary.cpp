@@ -63,12 +63,27 @@ QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t 
   return {rotary(q, table), rotary(k, table), v.contiguous()};
 }
 
+namespace {
+
+at::Tensor side_by_side(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto flat = [](const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); };
+  return at::cat({flat(q), flat(k), flat(v)}, 2);
+}
+
+}  // namespace
+
 at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table) {
   const Timed timed("rotary, gradient");
   const auto& [dq, dk, dv] = gradients;
-  if (auto packed = fused::rotary_packed_back(dq, dk, dv, table)) return *packed;
-  const auto flat = [](const at::Tensor& x) { return x.reshape({x.size(0), x.size(1), -1}); };
-  return at::cat({flat(rotary_backward(dq, table)), flat(rotary_backward(dk, table)), flat(dv)}, 2);
+  if (auto packed = fused::packed_heads(dq, dk, dv, &table)) return *packed;
+  return side_by_side(rotary_backward(dq, table), rotary_backward(dk, table), dv);
+}
+
+at::Tensor heads_backward(const QkvHeads& gradients) {
+  const Timed timed("heads, gradient");
+  const auto& [dq, dk, dv] = gradients;
+  if (auto packed = fused::packed_heads(dq, dk, dv, nullptr)) return *packed;
+  return side_by_side(dq, dk, dv);
 }
 
 }  // namespace braid::ops

@@ -31,5 +31,7 @@ QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t 
                       const RotaryTable& table);
 // The gradient of what the product made.
 at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table);
+// The same where nothing was turned.
+at::Tensor heads_backward(const QkvHeads& gradients);
 
 }  // namespace braid::ops

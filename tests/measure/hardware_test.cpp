@@ -11,6 +11,7 @@
 #include "planner/cost/network.h"
 #include "runtime/comm/in_process.h"
 #include "runtime/measure/hardware_parts.h"
+#include "runtime/measure/overlap.h"
 #include "runtime/measure/shapes.h"
 #include "tests/support/files.h"
 #include "tests/support/random_plan.h"

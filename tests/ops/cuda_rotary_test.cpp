@@ -40,6 +40,22 @@ TEST_P(CudaRotary, TurnsQAndKInPlaceAndLeavesVAlone) {
   }
 }
 
+TEST_P(CudaRotary, GradientsOfHeadsThatWereNotTurnedBecomeOneTensor) {
+  for (const Shape& s : kShapes) {
+    const auto gradient = [&](std::int64_t heads, std::uint64_t seed) {
+      return random({s.batch, heads, s.tokens, s.head_dim}, seed).permute({2, 0, 1, 3});
+    };
+    const QkvHeads gradients{gradient(s.heads, 1), gradient(s.kv_heads, 2),
+                             gradient(s.kv_heads, 3)};
+    ASSERT_TRUE(fused::packed_heads(gradients.q, gradients.k, gradients.v, nullptr));
+    EXPECT_EQ(relative_error(
+                  heads_backward(gradients),
+                  heads_backward({exact(gradients.q), exact(gradients.k), exact(gradients.v)})),
+              0)
+        << s.head_dim;
+  }
+}
+
 TEST_P(CudaRotary, BackwardTurnsBackIntoOneTensor) {
   for (const Shape& s : kShapes) {
     const RotaryTable table = table_of(s, device);
