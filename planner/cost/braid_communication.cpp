@@ -72,27 +72,9 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     double gather = network_.all_gather(hidden, group, w.where);
     double scatter = network_.reduce_scatter(hidden, group, w.where);
     switch (shape.kind) {
-      case LayerKind::block: {
-        // Attention, feed-forward and cross-attention each gather their input and scatter their
-        // sum. Backward mirrors that, and gathers the input once more for the weights' gradient.
-        // Experts do so with the rows that were routed to them, once they know how many.
-        // Cross-attention gathers the encoder's output too, twice, and scatters its gradient.
-        const double dense =
-            (shape.cross_tokens > 0 ? 2 : 1) + (shape.experts > 0 && shape.shared_ffn == 0 ? 0 : 1);
-        const double routed = hidden * static_cast<double>(shape.experts_per_token);
-        const double counts = static_cast<double>(shape.experts * s.tp) / s.ep * kCountBytes;
-        gather = dense * gather + network_.all_gather(routed, group, w.where);
-        scatter = dense * scatter + network_.reduce_scatter(routed, group, w.where);
-        forward = gather + scatter + network_.all_gather(counts, group, w.where);
-        backward = 2 * gather + scatter;
-        if (crossed > 0) {
-          const double encoded = network_.all_gather(other, group, w.where);
-          forward += encoded;
-          backward += encoded + network_.reduce_scatter(other, group, w.where);
-        }
-        if (repeats) backward += forward;
+      case LayerKind::block:
+        communicate_in_block(w, time);
         break;
-      }
       case LayerKind::embedding:
         if (shape.patch_inputs > 0) break;  // each rank makes its own tokens
         forward = scatter + network_.reduce_scatter(other, group, w.where);
@@ -146,7 +128,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   }
   time.forward_tensor += correction_.tensor * forward;
   time.backward_tensor += correction_.tensor * backward;
-  if (forward > 0) {
+  if (time.forward_tensor > 0 && s.tp_kind != TensorKind::spatial_temporal) {
     // Each collective begins when the last of its ranks has come.
     const double late = straggling(s.tp);
     time.forward_tensor += late * w.compute.forward;

@@ -101,7 +101,11 @@ ShortLived BraidModel::short_lived(const Work& w, const Split& cut, double trans
   ShortLived parts;
   parts.at_work = whole_bytes(at_work);
   if (profile_ != nullptr && profile_->only_stage) return parts;  // measured peaks have the rest
-  if (!counted) at_work += 2 * tokens + matrix;  // input and output gathered over the tensor group
+  // Input and output gathered over the tensor group; a block's input once more, ahead of the weight
+  // gradients that it is for.
+  const bool early = f.shape.kind == LayerKind::block && s.tp_kind == TensorKind::megatron &&
+                     weights_waiting(w.site.shape, 0) == 0;
+  if (!counted) at_work += (early ? 3 : 2) * tokens + matrix;
   if (s.tp_kind == TensorKind::spatial_temporal) at_work += square_workspace(w);
   // What waits for its weight gradient stays beside the sub-layers that are still to come.
   if (weights_waiting(w.site.shape, 0) > 0)

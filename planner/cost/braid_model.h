@@ -68,6 +68,7 @@ class BraidModel final : public CostModel {
   bool has_measured_parameters(const Facts& facts) const;
   double tied_elements(const Facts& facts, const Strategy& strategy, const StageSite& site) const;
   void communicate(const Work& work, LayerTime& time) const;
+  void communicate_in_block(const Work& work, LayerTime& time) const;
   void communicate_in_square(const Work& work, LayerTime& time) const;
   void add_up_in_square(const Work& work, LayerTime& time) const;
   void synchronise(const Work& work, LayerTime& time) const;

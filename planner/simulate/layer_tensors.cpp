@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "planner/cost/assumptions.h"
+#include "planner/cost/pipeline.h"
 
 namespace braid {
 namespace {
@@ -136,7 +137,10 @@ class Cutter {
       const Bytes gathered =
           scaled(Bytes(shape_.tokens * shape_.hidden * bytes_), samples_ / s_.cp);
       t.forward_work.insert(t.forward_work.end(), 2, gathered);
-      t.backward_work.insert(t.backward_work.end(), 2, gathered);
+      // A block has its input ahead of the weight gradients that it is for.
+      const bool early = shape_.kind == LayerKind::block && s_.tp_kind == TensorKind::megatron &&
+                         weights_waiting(plan_.shape, 0) == 0;
+      t.backward_work.insert(t.backward_work.end(), early ? 3 : 2, gathered);
       t.weight_work.push_back(gathered);
     }
     if (shape_.kind == LayerKind::head) {  // its forward goes on to the gradient of its input

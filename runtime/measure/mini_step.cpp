@@ -52,6 +52,12 @@ Plan plan_of(const Model& model, const LayerQuestion& question, const MiniOption
   return plan;
 }
 
+// Of a pass in one go, as Stage has it.
+parallel::WeightWork weight_work_of(const parallel::Site& site) {
+  const bool hides = site.megatron() && site.shape.kind == LayerKind::block;
+  return hides ? parallel::WeightWork::beside_communication() : parallel::WeightWork::at_once();
+}
+
 double bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
 }
@@ -168,10 +174,11 @@ void MiniStep::pass(Between between) {
   const std::size_t last = layers_.size() - 1;
   Flight flight{.saved = std::vector<parallel::Saved>(layers_.size()), .work = {}};
   const auto backward = [&](std::size_t layer, const at::Tensor& dy) {
-    parallel::WeightWork at_once = parallel::WeightWork::at_once();
+    parallel::WeightWork work = weight_work_of(layers_[layer]->site());
     layers_[layer]->parameters().begin_gradients();
-    at::Tensor dx = run_back(layer, dy, flight, at_once);
+    at::Tensor dx = run_back(layer, dy, flight, work);
     flight.saved[layer] = {};
+    work.run();
     return dx;
   };
   between();
@@ -258,9 +265,10 @@ MiniStep::Workspace MiniStep::workspace() {
   for (std::size_t layer = last + 1; layer-- > 0;) {
     const at::Tensor enters = std::exchange(gradient, {});
     most[layer] = std::max(most[layer], bytes_beyond(enters, [&] {
-                             parallel::WeightWork at_once = parallel::WeightWork::at_once();
+                             parallel::WeightWork work = weight_work_of(layers_[layer]->site());
                              layers_[layer]->parameters().begin_gradients();
-                             gradient = run_back(layer, enters, flight, at_once);
+                             gradient = run_back(layer, enters, flight, work);
+                             work.run();
                              return 0.0;
                            }));
     flight.saved[layer] = {};

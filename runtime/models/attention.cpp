@@ -9,7 +9,6 @@
 #include "runtime/models/rotary_frequencies.h"
 #include "runtime/ops/linear.h"
 #include "runtime/ops/norm.h"
-#include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
@@ -198,6 +197,9 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
                                Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
   const LayerShape& s = site_.shape;
   const at::Tensor dy = norm_.behind_backward(dresult, parameters, saved, work);
+  const at::Tensor dropped = dropout_(dy, feed);
+  parallel::Gathering arriving(dropped, site_, 1);
+  work.run_beside();
   const at::Tensor& q = saved.at(slot(Slot::q));
   const parallel::KeysAndValues kv =
       parallel::gather_rows({saved.at(slot(Slot::k)), saved.at(slot(Slot::v))}, site_);
@@ -206,16 +208,17 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
           ? ops::Attended{saved.at(slot(Slot::out)), saved.at(slot(Slot::lse))}
           : attend(q, kv, feed, parameters);
 
-  const at::Tensor dropped = dropout_(dy, feed);
-  const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
-  const auto [dtokens, out_operand] =
-      parallel::linear_input_gradient(wide_dy, parameters.weight(out_), Direction::outward, site_);
+  auto [dtokens, out_operand] = parallel::linear_input_gradient(
+      arriving.wait(), parameters.weight(out_), Direction::outward, site_);
+  const SeenAgain seen(site_, 1, work);
+  if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.later([this, &parameters, dropped, out_dy = out_operand, out = attended.out] {
     parallel::add_weight_gradient(parameters.gradient_sum(out_), out_dy, flat(outward(out)),
                                   Direction::outward, site_);
     if (site_.shape.attention_out_bias)
       ops::add_bias_gradient(parameters.gradient_sum(out_bias_), dropped);
   });
+  out_operand.reset();
 
   const ops::AttentionGradients grads = attend_backward(inward(by_head(dtokens, s.head_dim)), q, kv,
                                                         attended, feed, parameters, work);
@@ -243,18 +246,20 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
                                                  : ops::heads_backward(heads);
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
-  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  const auto [dx, made] = norm_.backward(dnormed, saved.at(slot(Slot::x)),
-                                         saved.at(slot(Slot::statistics)), parameters, work, dy);
-  // The gathered input is not kept: gathered again when its turn comes.
-  work.later([this, &parameters, bias_dy = s.qkv_bias ? dqkv : at::Tensor(), qkv_dy = qkv_operand,
-              normed = made.defined() ? made : saved.at(slot(Slot::normed))] {
-    const at::Tensor wide = parallel::gather_tokens(normed, site_);
-    parallel::add_weight_gradient(parameters.fused_gradient_sum(qkv_, 3), qkv_dy, wide,
-                                  Direction::inward, site_);
-    if (bias_dy.defined())
-      ops::add_bias_gradient(parameters.fused_gradient_sum(qkv_bias_, 3), bias_dy);
-  });
+  parallel::Scattering sum(site_, 1);
+  sum.add(dwide);
+  work.run_beside();
+  const auto [dx, made] =
+      norm_.backward(sum.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                     parameters, work, dy, seen.early());
+  work.later(
+      [this, &parameters, bias_dy = s.qkv_bias ? dqkv : at::Tensor(), qkv_dy = qkv_operand, seen] {
+        parallel::add_weight_gradient(parameters.fused_gradient_sum(qkv_, 3), qkv_dy, seen.wait(),
+                                      Direction::inward, site_);
+        if (bias_dy.defined())
+          ops::add_bias_gradient(parameters.fused_gradient_sum(qkv_bias_, 3), bias_dy);
+      },
+      seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));
   return dx;
 }
 

@@ -100,7 +100,10 @@ at::Tensor Block::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
 
 at::Tensor Block::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
                            parallel::WeightWork& work) {
-  if (site().strategy.recompute == Recompute::full) run(at::Tensor(saved.at(kInput)), feed, saved);
+  if (site().strategy.recompute == Recompute::full) {
+    work.run_beside();  // what it holds makes room for what comes back
+    run(at::Tensor(saved.at(kInput)), feed, saved);
+  }
   at::Tensor gradient = dy;
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
     gradient = (*part)->backward(gradient, feed, parameters(), saved, work);

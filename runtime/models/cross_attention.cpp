@@ -6,7 +6,6 @@
 
 #include "runtime/models/heads.h"
 #include "runtime/ops/linear.h"
-#include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
@@ -89,6 +88,8 @@ at::Tensor CrossAttention::backward(const at::Tensor& dy, const parallel::Feed& 
                                     Parameters& parameters, Saved& saved,
                                     parallel::WeightWork& work) {
   const std::int64_t head_dim = site_.shape.head_dim;
+  parallel::Gathering arriving(dropout_(dy, feed), site_, 1);
+  work.run_beside();
   const at::Tensor& q = saved.at(slot(Slot::q));
   const parallel::KeysAndValues kv{saved.at(slot(Slot::k)), saved.at(slot(Slot::v))};
   const ops::Attended attended =
@@ -96,9 +97,14 @@ at::Tensor CrossAttention::backward(const at::Tensor& dy, const parallel::Feed& 
           ? ops::Attended{saved.at(slot(Slot::out)), saved.at(slot(Slot::lse))}
           : attend(q, kv, feed);
 
-  const at::Tensor wide_dy = parallel::gather_tokens(dropout_(dy, feed), site_);
+  at::Tensor wide_dy = arriving.wait();
   const at::Tensor dtokens = ops::linear_input_gradient(wide_dy, parameters.weight(out_));
-  work.later([this, &parameters, wide_dy, out = attended.out] {
+  const SeenAgain seen(site_, 1, work), encoded(site_, 1, work);
+  if (seen.early()) {
+    seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
+    encoded.start(feed.side->value);
+  }
+  work.later([this, &parameters, wide_dy = std::move(wide_dy), out = attended.out] {
     ops::add_weight_gradient(parameters.gradient_sum(out_), wide_dy,
                              flat(parallel::to_tokens(out, site_)));
   });
@@ -109,23 +115,23 @@ at::Tensor CrossAttention::backward(const at::Tensor& dy, const parallel::Feed& 
   const at::Tensor dq = flat(parallel::to_tokens(grads.dq, site_));
   const at::Tensor dkv = at::cat(
       {flat(parallel::to_tokens(grads.dk, site_)), flat(parallel::to_tokens(grads.dv, site_))}, 2);
-  const at::Tensor dencoded = parallel::scatter_sum(
-      ops::linear_input_gradient(dkv, parameters.fused_weight(kv_, 2)), site_);
+  parallel::Scattering dencoded(site_, 1), dnormed(site_, 1);
+  dencoded.add(ops::linear_input_gradient(dkv, parameters.fused_weight(kv_, 2)));
+  dnormed.add(ops::linear_input_gradient(dq, parameters.weight(q_)));
+  work.run_beside();
   at::Tensor& sum = feed.side->gradient;
-  sum = sum.defined() ? sum.add(dencoded) : dencoded;
-  const at::Tensor dnormed =
-      parallel::scatter_sum(ops::linear_input_gradient(dq, parameters.weight(q_)), site_);
-  const auto [dx, made] = norm_.backward(dnormed, saved.at(slot(Slot::x)),
-                                         saved.at(slot(Slot::statistics)), parameters, work, dy);
-  // Gathered inputs are not kept: gathered again when their turn comes.
-  work.later([this, &parameters, dq, dkv,
-              normed = made.defined() ? made : saved.at(slot(Slot::normed)),
-              encoded = feed.side->value] {
-    ops::add_weight_gradient(parameters.gradient_sum(q_), dq,
-                             parallel::gather_tokens(normed, site_));
-    ops::add_weight_gradient(parameters.fused_gradient_sum(kv_, 2), dkv,
-                             parallel::gather_tokens(encoded, site_));
-  });
+  sum = sum.defined() ? sum.add(dencoded.wait()) : dencoded.wait();
+  const auto [dx, made] =
+      norm_.backward(dnormed.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                     parameters, work, dy, seen.early());
+  work.later([this, &parameters, dq,
+              seen] { ops::add_weight_gradient(parameters.gradient_sum(q_), dq, seen.wait()); },
+             seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));
+  work.later(
+      [this, &parameters, dkv, encoded] {
+        ops::add_weight_gradient(parameters.fused_gradient_sum(kv_, 2), dkv, encoded.wait());
+      },
+      encoded.prepare(feed.side->value));
   return dx;
 }
 

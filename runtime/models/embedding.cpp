@@ -54,9 +54,15 @@ at::Tensor Embedding::look_up(const at::Tensor& ids) const {
   return parallel::scatter_sum(rows, site());
 }
 
-void Embedding::add_gradient(const at::Tensor& dx, const at::Tensor& ids) {
-  ops::add_embedding_gradient(parameters().gradient(table_), parallel::gather_tokens(dx, site()),
-                              ids, parameters().local(table_).begin);
+void Embedding::add_gradient_later(const at::Tensor& dx, const at::Tensor& ids,
+                                   parallel::WeightWork& work) {
+  const auto arriving = std::make_shared<parallel::Gathering>();
+  work.later(
+      [this, arriving, ids] {
+        ops::add_embedding_gradient(parameters().gradient(table_), arriving->wait(), ids,
+                                    parameters().local(table_).begin);
+      },
+      [this, arriving, dx] { *arriving = parallel::Gathering(dx, site(), 1); });
 }
 
 at::Tensor Embedding::forward(const at::Tensor&, const Feed& feed, Saved& saved) {
@@ -85,10 +91,10 @@ at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& sa
     dx = norm_->backward(dx, saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
                          parameters(), work);
   if (decoder_dropout_)
-    work.later([this, ddecoder = (*decoder_dropout_)(feed.side->gradient, feed),
-                ids = saved.at(slot(Slot::decoder_ids))] { add_gradient(ddecoder, ids); });
-  work.later([this, dx, ids = saved.at(slot(Slot::ids))] {
-    add_gradient(dx, ids);
+    add_gradient_later((*decoder_dropout_)(feed.side->gradient, feed),
+                       saved.at(slot(Slot::decoder_ids)), work);
+  add_gradient_later(dx, saved.at(slot(Slot::ids)), work);
+  work.later([this, dx] {
     if (site().shape.token_types > 0)
       ops::add_bias_gradient({parameters().gradient(token_types_).select(0, 0)}, dx);
     if (site().shape.positions == 0) return;

@@ -28,7 +28,8 @@ class Embedding : public parallel::Layer {
   static int slot(Slot which) { return static_cast<int>(which); }
 
   at::Tensor look_up(const at::Tensor& ids) const;
-  void add_gradient(const at::Tensor& dx, const at::Tensor& ids);
+  // To the table, of these rows.
+  void add_gradient_later(const at::Tensor& dx, const at::Tensor& ids, parallel::WeightWork& work);
 
   TokenDropout dropout_;
   std::unique_ptr<TokenDropout> decoder_dropout_;  // where it makes a second stream

@@ -1,9 +1,10 @@
 #include "runtime/models/feed_forward.h"
 
+#include <ATen/ops/empty.h>
+
 #include "runtime/ops/activation.h"
 #include "runtime/ops/linear.h"
 #include "runtime/parallel/square.h"
-#include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
@@ -50,22 +51,46 @@ FeedForward::FeedForward(const parallel::Site& site, Parameters::Declare& declar
 
 at::Tensor FeedForward::forward(const at::Tensor& x, const parallel::Feed& feed,
                                 Parameters& parameters, Saved& saved) {
-  const LayerShape& s = site_.shape;
   const Norm::Normed normed = norm_.forward(x, parameters);
-  const at::Tensor wide = parallel::gather_tokens(normed.y, site_);
-  const at::Tensor bias = s.ffn_bias ? parameters.fused_weight(up_bias_, inputs()) : at::Tensor();
-  const auto [pre, operand] = parallel::linear(wide, parameters.fused_weight(up_, inputs()), bias,
-                                               Direction::inward, site_);
-  const at::Tensor activated = ops::activate(s.activation, pre);
   saved.keep(slot(Slot::x), x);
-  if (!norm_.is_cheap()) saved.keep(slot(Slot::normed), site_.as_published() ? operand : normed.y);
   saved.keep(slot(Slot::statistics), normed.statistics);
+  const at::Tensor bias = site_.shape.ffn_bias ? parameters.weight(down_bias_) : at::Tensor();
+  if (site_.chunks > 1) {
+    if (!norm_.is_cheap()) saved.keep(slot(Slot::normed), normed.y);
+    parallel::Scattering sum = in_chunks(normed.y, parameters, saved);
+    return norm_.behind(onto_residual(x, sum, bias, dropout_, feed), parameters, saved);
+  }
+  const auto [pre, operand] = parallel::linear(parallel::gather_tokens(normed.y, site_),
+                                               parameters.fused_weight(up_, inputs()),
+                                               up_bias(parameters), Direction::inward, site_);
+  const at::Tensor activated = ops::activate(site_.shape.activation, pre);
+  if (!norm_.is_cheap()) saved.keep(slot(Slot::normed), site_.as_published() ? operand : normed.y);
   saved.keep(slot(Slot::pre), pre);
+  return norm_.behind(
+      onto_residual(x, activated, parameters.weight(down_), bias, dropout_, feed, site_),
+      parameters, saved);
+}
 
-  return norm_.behind(onto_residual(x, activated, parameters.weight(down_),
-                                    s.ffn_bias ? parameters.weight(down_bias_) : at::Tensor(),
-                                    dropout_, feed, site_),
-                      parameters, saved);
+// Nothing here looks at another token, so that their order is free: as the chunks have it.
+parallel::Scattering FeedForward::in_chunks(const at::Tensor& normed, const Parameters& parameters,
+                                            Saved& saved) const {
+  parallel::Gathering wide(normed, site_, site_.chunks);
+  parallel::Scattering sum(site_, site_.chunks);
+  const at::Tensor up = parameters.fused_weight(up_, inputs()), bias = up_bias(parameters);
+  const std::int64_t rows = normed.size(0) * site_.outer->size() / site_.chunks;
+  const at::Tensor pre =
+      at::empty({site_.chunks * rows, normed.size(1), up.size(0)}, normed.options());
+  for (int i = 0; i < site_.chunks; ++i) {
+    const at::Tensor part = pre.narrow(0, i * rows, rows);
+    ops::linear_into(part, wide.wait(i), up, bias);
+    sum.add(ops::linear(ops::activate(site_.shape.activation, part), parameters.weight(down_)));
+  }
+  saved.keep(slot(Slot::pre), pre);
+  return sum;
+}
+
+at::Tensor FeedForward::up_bias(const Parameters& parameters) const {
+  return site_.shape.ffn_bias ? parameters.fused_weight(up_bias_, inputs()) : at::Tensor();
 }
 
 at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed& feed,
@@ -74,10 +99,13 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   const at::Tensor dy = norm_.behind_backward(dresult, parameters, saved, work);
   const at::Tensor& pre = saved.at(slot(Slot::pre));
   const at::Tensor dropped = dropout_(dy, feed);
-  const at::Tensor wide_dy = parallel::gather_tokens(dropped, site_);
-  auto [dactivated, down_operand] =
-      parallel::linear_input_gradient(wide_dy, parameters.weight(down_), Direction::outward, site_);
+  parallel::Gathering arriving(dropped, site_, site_.chunks);
+  work.run_beside();
+  auto [dactivated, down_operand] = parallel::linear_input_gradient(
+      arriving.wait(), parameters.weight(down_), Direction::outward, site_);
   auto [dpre, activated] = ops::activate_again(s.activation, dactivated, pre);
+  const SeenAgain seen(site_, site_.chunks, work);
+  if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.later(
       [this, &parameters, dropped, down_dy = down_operand, activated = std::move(activated)] {
         parallel::add_weight_gradient(parameters.gradient_sum(down_), down_dy, activated,
@@ -85,19 +113,29 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
         if (site_.shape.ffn_bias)
           ops::add_bias_gradient(parameters.gradient_sum(down_bias_), dropped);
       });
-  const auto [dwide, up_operand] = parallel::linear_input_gradient(
-      dpre, parameters.fused_weight(up_, inputs()), Direction::inward, site_);
-  const at::Tensor dnormed = parallel::scatter_sum(dwide, site_);
-  const auto [dx, made] = norm_.backward(dnormed, saved.at(slot(Slot::x)),
-                                         saved.at(slot(Slot::statistics)), parameters, work, dy);
-  work.later([this, &parameters, bias_dy = s.ffn_bias ? dpre : at::Tensor(), up_dy = up_operand,
-              normed = made.defined() ? made : saved.at(slot(Slot::normed))] {
-    const at::Tensor wide = parallel::gather_tokens(normed, site_);
-    parallel::add_weight_gradient(parameters.fused_gradient_sum(up_, inputs()), up_dy, wide,
-                                  Direction::inward, site_);
-    if (bias_dy.defined())
-      ops::add_bias_gradient(parameters.fused_gradient_sum(up_bias_, inputs()), bias_dy);
-  });
+  down_operand.reset();
+  const at::Tensor up = parameters.fused_weight(up_, inputs());
+  parallel::Scattering sum(site_, site_.chunks);
+  at::Tensor up_operand = dpre;
+  const std::int64_t rows = dpre.size(0) / site_.chunks;
+  for (int i = 0; i < site_.chunks; ++i) {
+    parallel::Product product = parallel::linear_input_gradient(dpre.narrow(0, i * rows, rows), up,
+                                                                Direction::inward, site_);
+    sum.add(product.value);
+    if (site_.chunks == 1) up_operand = product.operand;
+  }
+  work.run_beside();
+  const auto [dx, made] =
+      norm_.backward(sum.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
+                     parameters, work, dy, seen.early());
+  work.later(
+      [this, &parameters, bias_dy = s.ffn_bias ? dpre : at::Tensor(), up_dy = up_operand, seen] {
+        parallel::add_weight_gradient(parameters.fused_gradient_sum(up_, inputs()), up_dy,
+                                      seen.wait(), Direction::inward, site_);
+        if (bias_dy.defined())
+          ops::add_bias_gradient(parameters.fused_gradient_sum(up_bias_, inputs()), bias_dy);
+      },
+      seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));
   return dx;
 }
 

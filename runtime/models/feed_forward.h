@@ -20,6 +20,10 @@ class FeedForward : public SubLayer {
  private:
   enum class Slot { x, normed, statistics, pre };  // as Attention's
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
+  // From what the first matrix sees to what the second one adds, each chunk's sum on its way.
+  parallel::Scattering in_chunks(const at::Tensor& normed, const parallel::Parameters& parameters,
+                                 parallel::Saved& saved) const;
+  at::Tensor up_bias(const parallel::Parameters& parameters) const;
   int inputs() const { return is_gated(site_.shape.activation) ? 2 : 1; }
 
   const parallel::Site& site_;

@@ -147,6 +147,7 @@ at::Tensor Mixture::forward(const at::Tensor& x, const parallel::Feed& feed, Par
 
 at::Tensor Mixture::backward(const at::Tensor& dy, const parallel::Feed& feed,
                              Parameters& parameters, Saved& saved, parallel::WeightWork& work) {
+  work.run_beside();  // what follows is not begun ahead
   const LayerShape& s = site_.shape;
   const std::int64_t each = s.experts_per_token;
   const at::Tensor& chosen = saved.at(slot(Slot::chosen));

@@ -29,6 +29,11 @@ at::Tensor ResidualNorm::behind(const at::Tensor& sum, const Parameters& paramet
   return normed.y;
 }
 
+at::Tensor ResidualNorm::seen(const Saved& saved, int seen_slot,
+                              const Parameters& parameters) const {
+  return is_cheap() ? norm_.forward(saved.at(input_slot_), parameters).y : saved.at(seen_slot);
+}
+
 at::Tensor ResidualNorm::behind_backward(const at::Tensor& dy, Parameters& parameters,
                                          const Saved& saved, parallel::WeightWork& work) const {
   if (!behind_) return dy;
@@ -38,9 +43,9 @@ at::Tensor ResidualNorm::behind_backward(const at::Tensor& dy, Parameters& param
 ResidualNorm::Gradient ResidualNorm::backward(const at::Tensor& dseen, const at::Tensor& x,
                                               const at::Tensor& statistics, Parameters& parameters,
                                               parallel::WeightWork& work,
-                                              const at::Tensor& residual) const {
+                                              const at::Tensor& residual, bool seen_before) const {
   if (behind_) return {dseen.add(residual), {}};
-  const at::Tensor seen = is_cheap() ? at::empty_like(x) : at::Tensor();
+  const at::Tensor seen = is_cheap() && !seen_before ? at::empty_like(x) : at::Tensor();
   return {norm_.backward(dseen, x, statistics, parameters, work, residual, seen), seen};
 }
 

@@ -24,6 +24,9 @@ class ResidualNorm {
   at::Tensor behind(const at::Tensor& sum, const parallel::Parameters& parameters,
                     parallel::Saved& saved) const;
 
+  // What the matrices saw: kept in this slot, or made again from the norm's input.
+  at::Tensor seen(const parallel::Saved& saved, int seen_slot,
+                  const parallel::Parameters& parameters) const;
   // From the output's gradient to the sum's.
   at::Tensor behind_backward(const at::Tensor& dy, parallel::Parameters& parameters,
                              const parallel::Saved& saved, parallel::WeightWork& work) const;
@@ -32,9 +35,10 @@ class ResidualNorm {
     at::Tensor seen;  // what the matrices saw, where is_cheap()
   };
   // From the gradient of what the matrices saw to that of x, with `residual`, the sum's gradient.
+  // Where that was `seen_before`, it is not made again.
   Gradient backward(const at::Tensor& dseen, const at::Tensor& x, const at::Tensor& statistics,
                     parallel::Parameters& parameters, parallel::WeightWork& work,
-                    const at::Tensor& residual) const;
+                    const at::Tensor& residual, bool seen_before = false) const;
 
  private:
   bool behind_, in_square_;

@@ -5,7 +5,6 @@
 #include "runtime/ops/linear.h"
 #include "runtime/ops/random.h"
 #include "runtime/parallel/square.h"
-#include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
@@ -27,10 +26,24 @@ at::Tensor onto_residual(const at::Tensor& x, const at::Tensor& inner, const at:
                          const parallel::Feed& feed, const parallel::Site& site) {
   if (!site.megatron() && !site.in_square() && !dropout.drops())
     return ops::linear_onto(x, inner, weight, bias);
-  at::Tensor y = parallel::scatter_sum(
-      parallel::linear(inner, weight, {}, parallel::Direction::outward, site).value, site);
+  parallel::Scattering sum(site, site.chunks);
+  for (int i = 0; i < site.chunks; ++i)
+    sum.add(parallel::linear(parallel::chunk_of(inner, i, site), weight, {},
+                             parallel::Direction::outward, site)
+                .value);
+  return onto_residual(x, sum, bias, dropout, feed);
+}
+
+at::Tensor onto_residual(const at::Tensor& x, parallel::Scattering& sum, const at::Tensor& bias,
+                         const TokenDropout& dropout, const parallel::Feed& feed) {
+  at::Tensor y = sum.wait();
   if (bias.defined()) y = y.add(bias);
   return x.add(dropout(y, feed));
+}
+
+std::function<void()> SeenAgain::prepare(const at::Tensor& narrow) const {
+  if (early_) return {};
+  return [seen = *this, narrow] { seen.start(narrow); };
 }
 
 }  // namespace braid::models

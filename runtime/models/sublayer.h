@@ -2,9 +2,12 @@
 // The parts of a block: each takes x and returns x + f(norm(x)), or norm(x + f(x)).
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "runtime/models/norm.h"
 #include "runtime/parallel/layer.h"
+#include "runtime/parallel/tensor_split.h"
 
 namespace braid::models {
 
@@ -40,9 +43,35 @@ class TokenDropout {
   std::uint64_t place_;
 };
 
-// x + dropout(inner·Wᵀ + b): what a sub-layer's outward product adds to the residual stream.
+// x + dropout(inner·Wᵀ + b): what a sub-layer's outward product adds to the residual stream. Each
+// chunk's sum is scattered while the next is multiplied.
 at::Tensor onto_residual(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& weight,
                          const at::Tensor& bias, const TokenDropout& dropout,
                          const parallel::Feed& feed, const parallel::Site& site);
+// The same of a sum that is on its way.
+at::Tensor onto_residual(const at::Tensor& x, parallel::Scattering& sum, const at::Tensor& bias,
+                         const TokenDropout& dropout, const parallel::Feed& feed);
+
+// What an inward matrix saw, gathered for its weight gradient: begun beside the products of the
+// input's gradient where the weight gradient belongs to the same pass, otherwise at its turn.
+class SeenAgain {
+ public:
+  SeenAgain(const parallel::Site& site, int chunks, const parallel::WeightWork& work)
+      : site_(&site), chunks_(chunks), early_(site.megatron() && !work.waits()) {}
+  bool early() const { return early_; }
+  void start(const at::Tensor& narrow) const {
+    *gathering_ = parallel::Gathering(narrow, *site_, chunks_);
+  }
+  // What prepares the weight gradient: nothing where it has begun already.
+  std::function<void()> prepare(const at::Tensor& narrow) const;
+  at::Tensor wait() const { return gathering_->wait(); }
+
+ private:
+  const parallel::Site* site_;
+  int chunks_;
+  bool early_;
+  // Shared with the work that waits for it.
+  std::shared_ptr<parallel::Gathering> gathering_ = std::make_shared<parallel::Gathering>();
+};
 
 }  // namespace braid::models

@@ -78,6 +78,8 @@ bool add_to(const Sum& sum, const at::Tensor& left, const at::Tensor& right);
 // x·Wᵀ + bias, and dy·W.
 std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
                                  const at::Tensor& bias);
+bool linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                 const at::Tensor& bias);
 std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 // residual + x·Wᵀ + bias in one pass: x [rows, in], weight [out, in], residual [.., out].
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,

@@ -176,6 +176,13 @@ std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
   return y;
 }
 
+bool linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                 const at::Tensor& bias) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  return takes_factors("linear", rows, weight, bias) &&
+         multiply("linear", out, rows, weight, true, bias, Fp8::e4m3);
+}
+
 std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   const at::Tensor rows = dy.reshape({-1, dy.size(-1)});
   if (!takes_factors("linear_input_gradient", rows, weight, {})) return std::nullopt;

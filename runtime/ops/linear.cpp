@@ -1,6 +1,7 @@
 #include "runtime/ops/linear.h"
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
@@ -30,6 +31,20 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
     return y.to(x.scalar_type());
   }
   return at::linear(x, weight, bias);
+}
+
+void linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                 const at::Tensor& bias) {
+  if (out.is_meta()) return;
+  const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
+  if (fused::linear_into(out, x, weight, bias)) return;
+  at::Tensor rows = rows_of(out);
+  if (Fp8Scope::on())
+    rows.copy_(rows_of(linear(x, weight, bias)));
+  else if (bias.defined())
+    at::addmm_out(rows, bias, rows_of(x), weight.t());
+  else
+    at::mm_out(rows, rows_of(x), weight.t());
 }
 
 at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,

@@ -13,6 +13,9 @@ struct Sum {
 
 // An undefined bias adds nothing.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+// The same into `out`, contiguous.
+void linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                 const at::Tensor& bias = {});
 // residual + x·Wᵀ + b, of residual's shape.
 at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& bias = {});

@@ -48,27 +48,35 @@ at::Tensor Arriving::wait() {
   return std::exchange(result_, {});
 }
 
-Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
-                          CommKind kind, std::string_view layer) {
-  if (group.size() == 1) return Arriving(x);
+Arriving start_all_gather(const at::Tensor& x, const at::Tensor& out, comm::Group& group,
+                          std::string_view name, CommKind kind, std::string_view layer) {
   const at::Tensor in = x.contiguous();
-  at::Tensor out = empty_rows(in, in.size(0) * group.size());
   comm::Handle handle = communicate({.kind = kind, .operation = name, .layer = layer}, [&] {
     return group.all_gather(buffer_of(in), buffer_of(out), name);
   });
-  return {std::move(handle), in, std::move(out)};
+  return {std::move(handle), in, out};
+}
+
+Arriving start_reduce_scatter(const at::Tensor& x, const at::Tensor& out, comm::Group& group,
+                              std::string_view name, CommKind kind, std::string_view layer) {
+  const at::Tensor in = x.contiguous();
+  internal_check(in.size(0) % group.size() == 0, "the ranks share the rows evenly");
+  comm::Handle handle = communicate({.kind = kind, .operation = name, .layer = layer}, [&] {
+    return group.reduce_scatter(buffer_of(in), buffer_of(out), comm::Reduction::sum, name);
+  });
+  return {std::move(handle), in, out};
+}
+
+Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
+                          CommKind kind, std::string_view layer) {
+  if (group.size() == 1) return Arriving(x);
+  return start_all_gather(x, empty_rows(x, x.size(0) * group.size()), group, name, kind, layer);
 }
 
 Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name,
                               CommKind kind, std::string_view layer) {
   if (group.size() == 1) return Arriving(x);
-  const at::Tensor in = x.contiguous();
-  internal_check(in.size(0) % group.size() == 0, "the ranks share the rows evenly");
-  at::Tensor out = empty_rows(in, in.size(0) / group.size());
-  comm::Handle handle = communicate({.kind = kind, .operation = name, .layer = layer}, [&] {
-    return group.reduce_scatter(buffer_of(in), buffer_of(out), comm::Reduction::sum, name);
-  });
-  return {std::move(handle), in, std::move(out)};
+  return start_reduce_scatter(x, empty_rows(x, x.size(0) / group.size()), group, name, kind, layer);
 }
 
 at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,

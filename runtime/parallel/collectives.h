@@ -39,6 +39,11 @@ Arriving start_all_gather(const at::Tensor& x, comm::Group& group, std::string_v
 // [n · size, ..] → [n, ..], summed.
 Arriving start_reduce_scatter(const at::Tensor& x, comm::Group& group, std::string_view name,
                               CommKind kind = CommKind::other, std::string_view layer = {});
+// The same into `out`, which is contiguous.
+Arriving start_all_gather(const at::Tensor& x, const at::Tensor& out, comm::Group& group,
+                          std::string_view name, CommKind kind, std::string_view layer = {});
+Arriving start_reduce_scatter(const at::Tensor& x, const at::Tensor& out, comm::Group& group,
+                              std::string_view name, CommKind kind, std::string_view layer = {});
 
 at::Tensor all_gather(const at::Tensor& x, comm::Group& group, std::string_view name,
                       CommKind kind = CommKind::other);

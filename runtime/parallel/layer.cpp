@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner/core/error.h"
+#include "runtime/ops/fp8.h"
 
 namespace braid::parallel {
 
@@ -41,22 +42,28 @@ std::int64_t Saved::bytes() const {
   return total;
 }
 
-WeightWork WeightWork::at_once() {
-  WeightWork work;
-  work.waits_ = false;
-  return work;
+void WeightWork::later(std::function<void()> work, std::function<void()> prepare) {
+  items_.push_back({std::move(work), std::move(prepare), ops::Fp8Scope::on()});
+  if (when_ == When::at_once) run();
 }
 
-void WeightWork::later(std::function<void()> work) {
-  if (waits_) {
-    work_.push_back(std::move(work));
-  } else {
-    work();
-  }
-}
-
+// One item at a time is prepared, so that no more than one holds what it has gathered.
 void WeightWork::run() {
-  for (const std::function<void()>& work : std::exchange(work_, {})) work();
+  std::vector<Item> items = std::exchange(items_, {});
+  auto next = items.begin();
+  const auto prepare_next = [&] {
+    while (next != items.end() && !next->prepare) ++next;
+    if (next != items.end()) next->prepare();
+  };
+  prepare_next();
+  for (auto item = items.begin(); item != items.end(); ++item) {
+    {
+      const ops::Fp8Scope fp8(item->rounds);
+      item->work();
+    }
+    *item = {};
+    if (item == next) prepare_next();
+  }
 }
 
 }  // namespace braid::parallel

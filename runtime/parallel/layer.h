@@ -34,15 +34,32 @@ class Saved {
 // Weight gradients, made when they come or at their turn.
 class WeightWork {
  public:
+  WeightWork() = default;  // keeps what comes until run()
   // Work that comes is done at once, and what it holds is free again.
-  static WeightWork at_once();
+  static WeightWork at_once() { return WeightWork(When::at_once); }
+  // Work is done while the next communication is under way, so that compute need not wait for it.
+  static WeightWork beside_communication() { return WeightWork(When::beside_communication); }
 
-  void later(std::function<void()> work);
+  // Whether it keeps what comes for another pass.
+  bool waits() const { return when_ == When::told; }
+  // `prepare` begins what the work needs from other ranks: ahead of it, beside other work.
+  void later(std::function<void()> work, std::function<void()> prepare = {});
+  // Called where communication has begun and nothing else can be computed.
+  void run_beside() {
+    if (when_ == When::beside_communication) run();
+  }
   void run();  // what waits, in the order of adding; then it is empty
 
  private:
-  bool waits_ = true;
-  std::vector<std::function<void()>> work_;
+  enum class When { told, beside_communication, at_once };
+  struct Item {
+    std::function<void()> work, prepare;
+    bool rounds = false;  // to 8 bits, as where it came from
+  };
+  explicit WeightWork(When when) : when_(when) {}
+
+  When when_ = When::told;
+  std::vector<Item> items_;
 };
 
 // The stream beside the one that a layer works on (runtime/parallel/streams.h). An

@@ -80,7 +80,11 @@ Numerics numerics_of(Precision precision, Precision gradient_precision, at::Devi
 }
 
 Numerics fp64_numerics(at::Device device) {
-  return {.compute = at::kDouble, .gradient = at::kDouble, .state = at::kDouble, .device = device};
+  return {.compute = at::kDouble,
+          .gradient = at::kDouble,
+          .state = at::kDouble,
+          .device = device,
+          .chunk_rows = 1};
 }
 
 GroupPtr Groups::among(const std::vector<int>& members, const std::string& purpose) {
@@ -210,6 +214,8 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
     site.beside = std::move(beside);
   }
   place_tokens(site, mesh, self, plan.micro_batch());
+  site.chunks =
+      token_chunks(strategy, shape.tokens, static_cast<double>(site.samples), numerics.chunk_rows);
   return site;
 }
 

@@ -14,6 +14,7 @@
 #include "planner/model/layer.h"
 #include "planner/plan/plan.h"
 #include "planner/strategy/mesh.h"
+#include "planner/strategy/token_chunks.h"
 #include "runtime/comm/group.h"
 #include "runtime/parallel/layout.h"
 
@@ -25,11 +26,13 @@ struct Numerics {
   at::ScalarType gradient = at::kFloat;    // accumulated gradients
   at::ScalarType state = at::kFloat;       // master weights and moments
   at::Device device = at::kCPU;
-  bool fp8 = false;  // products of blocks round their factors to 8 bits
+  bool fp8 = false;                           // products of blocks round their factors to 8 bits
+  std::int64_t chunk_rows = kLeastChunkRows;  // of a chunk under megatron, at least
   bool has_master() const { return compute != state; }
 };
-// fp64 for proofs, fp32, or bf16 with fp32 states, also where products are in fp8.
+// fp32, or bf16 with fp32 states, also where products are in fp8.
 Numerics numerics_of(Precision precision, Precision gradient_precision, at::Device device);
+// For proofs, on models of any size: whatever can pass in chunks does.
 Numerics fp64_numerics(at::Device device);
 
 using GroupPtr = std::shared_ptr<comm::Group>;
@@ -53,6 +56,7 @@ struct Site {
   Numerics numerics;
   std::int64_t samples = 1;  // of a micro-batch, on this rank
   bool causal = true;        // the model's attention: decides how a ring shares the tokens
+  int chunks = 1;            // in which the tokens pass through a megatron group
 
   int data_rank = 0, context_rank = 0, tensor_rank = 0, expert_rank = 0;
   GroupPtr tensor;           // the tensor-parallel ranks, whatever its kind

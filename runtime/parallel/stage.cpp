@@ -133,6 +133,16 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   }
 }
 
+namespace {
+
+// Whether a layer's weight gradients wait for the next communication: it has some itself.
+bool hides_communication(const Layer& layer) {
+  const LayerKind kind = layer.site().shape.kind;
+  return layer.site().megatron() && (kind == LayerKind::block || kind == LayerKind::embedding);
+}
+
+}  // namespace
+
 bool Stage::rounds(const Layer& layer) const {
   return numerics_.fp8 && layer.site().shape.kind == LayerKind::block;
 }
@@ -197,6 +207,7 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
   gradients_.erase(key);
   at::Tensor& gradient = gradients.x;
   Side side{.value = {}, .gradient = std::move(gradients.side)};
+  WeightWork beside = WeightWork::beside_communication();
   for (std::size_t i = steps.size(); i-- > 0;) {
     Layer& layer = *steps[i].layer;
     layer.parameters().wait_weights();
@@ -217,11 +228,16 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
       feed.side = &side;
       const ops::Fp8Scope fp8(rounds(layer));
       if (weights_too) {
-        layer.parameters().begin_gradients();
-        WeightWork work = WeightWork::at_once();
+        const bool hides = hides_communication(layer);
+        if (!hides) beside.run();
+        WeightWork at_once = WeightWork::at_once();
+        WeightWork& work = hides ? beside : at_once;
+        // Behind those of the layer before, so that no more gradients exist than there would.
+        work.later([&layer] { layer.parameters().begin_gradients(); });
         gradient = layer.backward(gradient, feed, flight.saved[i], work);
-        finish_gradients(chunk, i);
+        work.later([this, &chunk, i] { finish_gradients(chunk, i); });
         flight.saved[i] = {};
+        if (i == 0) beside.run();
       } else {
         gradient = layer.backward(gradient, feed, flight.saved[i], flight.work[i]);
       }
@@ -259,7 +275,6 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
     Layer& layer = *chunk.steps[i].layer;
     const ComputeScope scope(Phase::backward_weight, layer.name(), micro_batch);
     layer.parameters().begin_gradients();
-    const ops::Fp8Scope fp8(rounds(layer));
     flight.work[i].run();
     finish_gradients(chunk, i);
     flight.saved[i] = {};

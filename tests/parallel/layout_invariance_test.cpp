@@ -108,6 +108,18 @@ TEST(RandomPlans, HaveSquaresOfAllKinds) {
   EXPECT_EQ(squares.size(), kAllSquares.size());
 }
 
+TEST(RandomPlans, PassTokensInChunksUnderMegatron) {
+  std::set<int> chunks;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const Plan plan = PlanDice(seed).plan();
+    for (const StagePlan& stage : plan.stages)
+      for (const Strategy& s : stage.strategies)
+        if (s.tp > 1 && s.tp_kind == TensorKind::megatron)
+          chunks.insert(token_chunks(s, plan.model.sequence, 1, /*least_rows=*/1));
+  }
+  EXPECT_EQ(chunks, (std::set<int>{1, 2}));
+}
+
 TEST(Determinism, TheSameRunTwiceGivesTheSameBits) {
   for (const std::uint64_t seed : {3, 14, 15, 92}) {
     const Plan plan = PlanDice(seed).plan();
