@@ -90,7 +90,7 @@ TEST(TensorOverlap, LongProductsHideWhatRunsBesideThem) {
 }
 
 TEST(TensorOverlap, WhatMakesNoProgressBesideComputeIsExposed) {
-  const LayerTime t = time(Collective::all_gather, {.progress = kNoProgress});
+  const LayerTime t = time(Collective::all_gather, {.compute = 1, .progress = kNoProgress});
   EXPECT_NEAR(t.forward_tensor, 3, 0.01);
   EXPECT_NEAR(t.backward_tensor, 6, 0.01);
   EXPECT_NEAR(t.hidden_tensor, 0, 0.01);

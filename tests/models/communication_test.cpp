@@ -255,6 +255,24 @@ TEST(Communication, IsChargedAsItIsDoneForRandomPlansOfEveryArchitecture) {
     EXPECT_TRUE(seen.contains(kind)) << kind << " was in no plan";
 }
 
+TEST(Communication, IsChargedAsItIsDoneInChunks) {
+  const at::NoGradGuard no_grad;
+  std::set<std::string> seen;
+  for (const char* model : {"llama", "mixtral", "t5"})
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      const Strategy strategy{.tp = 2, .recompute = recompute};
+      Plan plan = reference_plan(tiny_model(model, 2, 2048), 1);
+      plan.precision = Precision::bf16;
+      plan.cluster = tiny_cluster(2);
+      for (std::size_t i = 1; i + 1 < plan.stages[0].strategies.size(); ++i)
+        plan.stages[0].strategies[i] = strategy;
+      plan.stages[0].strategies.front() = plan.stages[0].strategies.back() = {.tp = 2};
+      ASSERT_EQ(token_chunks(strategy, plan.model.types[1].shape.tokens, 1), 2);
+      expect_charged(plan, 0, 1, seen);
+    }
+  EXPECT_TRUE(seen.contains("block reduce_scatter"));
+}
+
 TEST(Communication, IsChargedAsItIsDoneInSquaresOfSixteen) {
   const at::NoGradGuard no_grad;
   std::set<std::string> seen;
