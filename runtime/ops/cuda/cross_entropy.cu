@@ -9,7 +9,8 @@ namespace braid::ops::kernels {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kAhead = 4;  // packs
+constexpr int kAhead = 4;                                     // packs
+constexpr std::int64_t kLongestKept = std::int64_t{1} << 30;  // columns are counted in int
 
 // Of some logits: the largest, and the sum of exp(logit - largest).
 struct Peak {
@@ -135,10 +136,11 @@ __global__ void __launch_bounds__(kThreads) whole_rows(Whole whole) {
 }
 
 // A row of `packs` packs, of which the first `kept` lie in shared memory from the first time on. A
-// thread reads its own packs again and nobody else's, so that no barrier is needed.
+// thread reads its own packs again and nobody else's, so that no barrier is needed. Columns are
+// asked about a pack at a time: asking for each costs more than reading it.
 struct KeptRows {
   Whole whole;
-  std::int64_t packs = 0, kept = 0;
+  int packs = 0, kept = 0;
 };
 
 template <class T>
@@ -148,24 +150,28 @@ __global__ void __launch_bounds__(kMaxThreads) kept_rows(KeptRows rows) {
   auto* room = static_cast<Pack<T, kVec>*>(launch_room());
   int turn = 0;
   const Logits& call = rows.whole.call;
-  const auto threads = static_cast<std::int64_t>(blockDim.x);
+  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+  const int real = static_cast<int>(call.real);
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     T* logits = as<T>(call.logits) + row * call.width;
     auto* packs = reinterpret_cast<Pack<T, kVec>*>(logits);
     const bool counts = call.labels[row] != call.ignored;
-    const std::int64_t label = call.labels[row] - call.first;
-    const bool here = counts && label >= 0 && label < call.real;
-    const float at_label = here ? to_float(logits[label]) : 0.0F;
+    const std::int64_t place = call.labels[row] - call.first;
+    const int label = counts && place >= 0 && place < real ? static_cast<int>(place) : -1;
+    const float at_label = label >= 0 ? to_float(logits[label]) : 0.0F;
     Peak peak = nothing();
-    const auto take = [&](std::int64_t at, const Pack<T, kVec>& pack) {
+    const auto take = [&](int at, const Pack<T, kVec>& pack) {
       if (at < rows.kept) room[at] = pack;
       float values[kVec];
 #pragma unroll
-      for (int i = 0; i < kVec; ++i)
-        values[i] = at * kVec + i < call.real ? to_float(pack.values[i]) : -INFINITY;
+      for (int i = 0; i < kVec; ++i) values[i] = to_float(pack.values[i]);
+      if ((at + 1) * kVec > real)
+#pragma unroll
+        for (int i = 0; i < kVec; ++i)
+          if (at * kVec + i >= real) values[i] = -INFINITY;
       count(peak, values);
     };
-    std::int64_t at = threadIdx.x;
+    int at = thread;
     for (; at + (kAhead - 1) * threads < rows.packs; at += kAhead * threads) {
       Pack<T, kVec> read[kAhead];
 #pragma unroll
@@ -176,20 +182,25 @@ __global__ void __launch_bounds__(kMaxThreads) kept_rows(KeptRows rows) {
     for (; at < rows.packs; at += threads) take(at, packs[at]);
     // Also the barrier after which the label's logit may be overwritten.
     peak = block_merged(peak, nothing(), Merge{}, rooms, turn);
-    if (threadIdx.x == 0)
+    if (thread == 0)
       rows.whole.losses[row] =
-          counts ? logf(peak.sum) - (here ? at_label - peak.largest : 0.0F) : 0.0F;
+          counts ? logf(peak.sum) - (label >= 0 ? at_label - peak.largest : 0.0F) : 0.0F;
     const float factor = counts ? rows.whole.scale / peak.sum : 0.0F;
-    for (at = threadIdx.x; at < rows.packs; at += threads) {
+#pragma unroll 2
+    for (at = thread; at < rows.packs; at += threads) {
       const Pack<T, kVec> pack = at < rows.kept ? room[at] : packs[at];
       float values[kVec];
 #pragma unroll
-      for (int i = 0; i < kVec; ++i) {
-        const std::int64_t column = at * kVec + i;
-        const float gradient = factor * __expf(to_float(pack.values[i]) - peak.largest) -
-                               (here && column == label ? rows.whole.scale : 0.0F);
-        values[i] = counts && column < call.real ? gradient : 0.0F;
-      }
+      for (int i = 0; i < kVec; ++i)
+        values[i] = factor * __expf(to_float(pack.values[i]) - peak.largest);
+      if (label >= 0 && label / kVec == at)
+#pragma unroll
+        for (int i = 0; i < kVec; ++i)
+          if (at * kVec + i == label) values[i] -= rows.whole.scale;
+      if (!counts || (at + 1) * kVec > real)
+#pragma unroll
+        for (int i = 0; i < kVec; ++i)
+          if (!counts || at * kVec + i >= real) values[i] = 0.0F;
       store<kVec>(logits + at * kVec, values);
     }
   }
@@ -273,15 +284,16 @@ void cross_entropy(const Logits& call, float scale, float* losses, Stream stream
   with_type(call.type, [&](auto value) {
     using T = decltype(value);
     const Whole whole{call, scale, losses};
-    if (call.width % kPack<T> != 0 || !is_aligned(call.logits)) {
+    if (call.width % kPack<T> != 0 || !is_aligned(call.logits) || call.width > kLongestKept) {
       launch(whole_rows<T>, dim3(blocks_of(call)), dim3(kThreads), stream, whole, "cross-entropy");
       return;
     }
     const Room room = room_for(call.width * static_cast<std::int64_t>(sizeof(T)));
     launch(kept_rows<T>, dim3(static_cast<unsigned>(smaller(call.rows, room.blocks))),
            dim3(static_cast<unsigned>(room.threads)), stream,
-           KeptRows{whole, call.width / kPack<T>, room.bytes / kAccess}, "cross-entropy",
-           static_cast<std::size_t>(room.bytes));
+           KeptRows{whole, static_cast<int>(call.width / kPack<T>),
+                    static_cast<int>(room.bytes / kAccess)},
+           "cross-entropy", static_cast<std::size_t>(room.bytes));
   });
 }
 
