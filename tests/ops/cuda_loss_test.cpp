@@ -38,7 +38,7 @@ struct Shape {
   std::int64_t rows, width, real;
 };
 // One column, a few, a row that ends inside a pack, rows that begin anywhere, several packs a
-// thread, many rows a block, more than a block can keep.
+// thread, many rows a block.
 constexpr Shape kShapes[] = {{3, 1, 1},         {5, 8, 8},          {7, 20, 17},     {9, 33, 33},
                              {4, 1000, 1000},   {3, 9001, 9001},    {41, 1000, 995}, {40, 8, 3},
                              {2, 70000, 69990}, {3, 160000, 159990}};

@@ -1,6 +1,6 @@
 // Softmax cross-entropy on 16-bit logits: losses and gradients without a copy in fp32. A block goes
-// over a row twice. It keeps what it has read of an aligned row in shared memory, as far as it
-// fits; so few blocks run at once that the second time finds the rest in the L2 cache.
+// over a row twice, and so few blocks run at once that the second time finds the row in the L2
+// cache.
 
 #include "runtime/ops/cuda/device.cuh"
 
@@ -9,8 +9,7 @@ namespace braid::ops::kernels {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kAhead = 4;                                     // packs
-constexpr std::int64_t kLongestKept = std::int64_t{1} << 30;  // columns are counted in int
+constexpr int kAhead = 4;  // packs
 
 // Of some logits: the largest, and the sum of exp(logit - largest).
 struct Peak {
@@ -135,77 +134,6 @@ __global__ void __launch_bounds__(kThreads) whole_rows(Whole whole) {
   }
 }
 
-// A row of `packs` packs, of which the first `kept` lie in shared memory from the first time on. A
-// thread reads its own packs again and nobody else's, so that no barrier is needed. Columns are
-// asked about a pack at a time: asking for each costs more than reading it.
-struct KeptRows {
-  Whole whole;
-  int packs = 0, kept = 0;
-};
-
-template <class T>
-__global__ void __launch_bounds__(kMaxThreads) kept_rows(KeptRows rows) {
-  constexpr int kVec = kPack<T>;
-  __shared__ Rooms<Peak> rooms;
-  auto* room = static_cast<Pack<T, kVec>*>(launch_room());
-  int turn = 0;
-  const Logits& call = rows.whole.call;
-  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const int real = static_cast<int>(call.real);
-  for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    T* logits = as<T>(call.logits) + row * call.width;
-    auto* packs = reinterpret_cast<Pack<T, kVec>*>(logits);
-    const bool counts = call.labels[row] != call.ignored;
-    const std::int64_t place = call.labels[row] - call.first;
-    const int label = counts && place >= 0 && place < real ? static_cast<int>(place) : -1;
-    const float at_label = label >= 0 ? to_float(logits[label]) : 0.0F;
-    Peak peak = nothing();
-    const auto take = [&](int at, const Pack<T, kVec>& pack) {
-      if (at < rows.kept) room[at] = pack;
-      float values[kVec];
-#pragma unroll
-      for (int i = 0; i < kVec; ++i) values[i] = to_float(pack.values[i]);
-      if ((at + 1) * kVec > real)
-#pragma unroll
-        for (int i = 0; i < kVec; ++i)
-          if (at * kVec + i >= real) values[i] = -INFINITY;
-      count(peak, values);
-    };
-    int at = thread;
-    for (; at + (kAhead - 1) * threads < rows.packs; at += kAhead * threads) {
-      Pack<T, kVec> read[kAhead];
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) read[i] = packs[at + i * threads];
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) take(at + i * threads, read[i]);
-    }
-    for (; at < rows.packs; at += threads) take(at, packs[at]);
-    // Also the barrier after which the label's logit may be overwritten.
-    peak = block_merged(peak, nothing(), Merge{}, rooms, turn);
-    if (thread == 0)
-      rows.whole.losses[row] =
-          counts ? logf(peak.sum) - (label >= 0 ? at_label - peak.largest : 0.0F) : 0.0F;
-    const float factor = counts ? rows.whole.scale / peak.sum : 0.0F;
-#pragma unroll 2
-    for (at = thread; at < rows.packs; at += threads) {
-      const Pack<T, kVec> pack = at < rows.kept ? room[at] : packs[at];
-      float values[kVec];
-#pragma unroll
-      for (int i = 0; i < kVec; ++i)
-        values[i] = factor * __expf(to_float(pack.values[i]) - peak.largest);
-      if (label >= 0 && label / kVec == at)
-#pragma unroll
-        for (int i = 0; i < kVec; ++i)
-          if (at * kVec + i == label) values[i] -= rows.whole.scale;
-      if (!counts || (at + 1) * kVec > real)
-#pragma unroll
-        for (int i = 0; i < kVec; ++i)
-          if (!counts || at * kVec + i >= real) values[i] = 0.0F;
-      store<kVec>(logits + at * kVec, values);
-    }
-  }
-}
-
 struct Statistics {
   Logits call;
   float* largest = nullptr;
@@ -258,42 +186,13 @@ unsigned blocks_of(const Logits& call) {
   return static_cast<unsigned>(smaller(call.rows, per * num_processors()));
 }
 
-// How rows share the processors' memory: several on each where they fit.
-struct Room {
-  std::int64_t bytes = 0;  // of a block
-  std::int64_t blocks = 0;
-  int threads = 0;
-};
-Room room_for(std::int64_t row_bytes) {
-  constexpr std::int64_t kReserved = 2048;  // of a block: the driver's, and Rooms
-  constexpr std::int64_t kMostBlocks = 4;   // a processor
-  const std::int64_t most = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kReserved;
-  const std::int64_t all = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
-  Room room;
-  room.bytes = smaller(row_bytes, most / kAccess * kAccess);
-  const std::int64_t per = larger(1, smaller(kMostBlocks, all / (room.bytes + kReserved)));
-  room.blocks = per * num_processors();
-  room.threads = per == 1 ? kMaxThreads : kThreads;
-  return room;
-}
-
 }  // namespace
 
 void cross_entropy(const Logits& call, float scale, float* losses, Stream stream) {
   if (call.rows == 0) return;
   with_type(call.type, [&](auto value) {
-    using T = decltype(value);
-    const Whole whole{call, scale, losses};
-    if (call.width % kPack<T> != 0 || !is_aligned(call.logits) || call.width > kLongestKept) {
-      launch(whole_rows<T>, dim3(blocks_of(call)), dim3(kThreads), stream, whole, "cross-entropy");
-      return;
-    }
-    const Room room = room_for(call.width * static_cast<std::int64_t>(sizeof(T)));
-    launch(kept_rows<T>, dim3(static_cast<unsigned>(smaller(call.rows, room.blocks))),
-           dim3(static_cast<unsigned>(room.threads)), stream,
-           KeptRows{whole, static_cast<int>(call.width / kPack<T>),
-                    static_cast<int>(room.bytes / kAccess)},
-           "cross-entropy", static_cast<std::size_t>(room.bytes));
+    launch(whole_rows<decltype(value)>, dim3(blocks_of(call)), dim3(kThreads), stream,
+           Whole{call, scale, losses}, "cross-entropy");
   });
 }
 

@@ -162,29 +162,14 @@ inline int whole_warps(std::int64_t threads) {
   return static_cast<int>(ceil_div(larger(threads, 1), kWarp) * kWarp);
 }
 
-// Shared memory of as many bytes as launch() was told, aligned to an access.
-__device__ __forceinline__ void* launch_room() {
-#ifdef __CUDACC__
-  extern __shared__ Pack<std::uint8_t, kAccess> room[];
-  return room;
-#else
-  return emulated_room();
-#endif
-}
-
 // The kernel's argument goes by value: all that it needs lies in constant memory.
 template <class Call>
 void launch(void (*kernel)(Call), dim3 grid, dim3 block, Stream stream, const Call& call,
-            const char* name, std::size_t room = 0) {
+            const char* name) {
 #ifdef __CUDACC__
-  constexpr std::size_t kUnasked = 48 << 10;  // bytes of shared memory
-  if (room > kUnasked)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(room)),
-          name);
-  kernel<<<grid, block, room, static_cast<cudaStream_t>(stream)>>>(call);
+  kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(call);
 #else
-  emulated_launch(grid, block, room, [&] { kernel(call); });
+  emulated_launch(grid, block, [&] { kernel(call); });
   static_cast<void>(stream);
 #endif
   check(cudaGetLastError(), name);

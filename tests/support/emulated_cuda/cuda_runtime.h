@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -26,9 +25,7 @@ struct dim3 {
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
-// With so many bytes of shared memory, at emulated_room().
-void emulated_launch(dim3 grid, dim3 block, std::size_t room, const std::function<void()>& thread);
-void* emulated_room();
+void emulated_launch(dim3 grid, dim3 block, const std::function<void()>& thread);
 // The bits of the lane whose number differs by `mask`.
 std::uint64_t emulated_shuffle(std::uint64_t bits, int mask);
 
@@ -49,12 +46,7 @@ inline float __fdividef(float a, float b) { return a / b; }
 // A small device, so that every kernel goes round its loops.
 using cudaStream_t = void*;
 enum cudaError_t { cudaSuccess };
-enum cudaDeviceAttr {
-  cudaDevAttrMultiProcessorCount,
-  cudaDevAttrL2CacheSize,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin,
-  cudaDevAttrMaxSharedMemoryPerMultiprocessor
-};
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrL2CacheSize };
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return ""; }
 inline cudaError_t cudaGetDevice(int* device) {
@@ -62,17 +54,6 @@ inline cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  switch (attribute) {
-    case cudaDevAttrMultiProcessorCount:
-      *value = 2;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = 1 << 20;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = 32 << 10;
-      break;
-  }
+  *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 1 << 20;
   return cudaSuccess;
 }

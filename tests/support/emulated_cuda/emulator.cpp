@@ -16,16 +16,6 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace {
 
-struct alignas(16) Room {
-  std::array<std::uint8_t, 16> bytes;
-  static Room nothing() {
-    Room made{};
-    made.bytes.fill(0xff);
-    return made;
-  }
-};
-std::vector<Room> shared_room;
-
 constexpr std::size_t kStack = std::size_t{64} << 10;
 constexpr std::size_t kLanes = 32;
 
@@ -137,9 +127,7 @@ std::uint64_t emulated_shuffle(std::uint64_t bits, int mask) {
   return fibers[other].shown[turn];
 }
 
-void* emulated_room() { return shared_room.data(); }
-
-void emulated_launch(dim3 grid, dim3 block, std::size_t room, const std::function<void()>& thread) {
+void emulated_launch(dim3 grid, dim3 block, const std::function<void()>& thread) {
   static std::mutex one_launch;  // ranks may be threads
   const std::lock_guard lock(one_launch);
   body = &thread;
@@ -151,8 +139,6 @@ void emulated_launch(dim3 grid, dim3 block, std::size_t room, const std::functio
     for (unsigned x = 0; x < grid.x; ++x) {
       blockIdx = dim3(x, y);
       for (Fiber& fiber : fibers) fiber.turn = 0;
-      // What a block has not written is no number.
-      shared_room.assign((room + sizeof(Room) - 1) / sizeof(Room), Room::nothing());
       run_block(block.x);
     }
 }
