@@ -129,9 +129,8 @@ TEST_F(LayerCostTest, TensorParallelismSplitsComputeAndStatesAndTalks) {
   // times 7 steps.
   const double whole = 7.0 / 8 * 8.0 * 2048 * 4096 * 2 / 240e9, step = 7 * 3e-6;
   const double forward = 4 * whole + 7 * step, backward = 6 * whole + 9 * step;
-  EXPECT_NEAR(
-      tensor.time.forward_tensor + tensor.time.backward_tensor + tensor.time.hidden_tensor,
-      forward + backward, 1e-9);
+  EXPECT_NEAR(tensor.time.forward_tensor + tensor.time.backward_tensor + tensor.time.hidden_tensor,
+              forward + backward, 1e-9);
   EXPECT_LT(tensor.time.forward_tensor, forward);
   EXPECT_LT(tensor.time.backward_tensor, tensor.time.forward_tensor)
       << "weight gradients run beside it";
