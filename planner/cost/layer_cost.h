@@ -12,7 +12,7 @@ struct LayerTime {
   double backward_input_compute = 0;
   double backward_weight_compute = 0;
   double recompute = 0;       // forward work repeated in backward
-  double forward_tensor = 0;  // tensor- and sequence-parallel collectives
+  double forward_tensor = 0;  // tensor- and sequence-parallel collectives, exposed
   double backward_tensor = 0;
   double forward_context = 0;  // ring attention's transfers, exposed
   double backward_context = 0;
@@ -25,7 +25,7 @@ struct LayerTime {
   double regather = 0;  // updated parameters under ZeRO-1 and 2, exposed
   double update = 0;    // optimizer
   // Communication that compute hides; part of no sum.
-  double hidden_tensor = 0;                      // one micro-batch: blocks that walk a square
+  double hidden_tensor = 0;                      // one micro-batch, both passes
   double hidden_context = 0, hidden_gather = 0;  // one micro-batch
   double hidden_reduce = 0;                      // once an iteration, updated parameters too
 
