@@ -5,7 +5,7 @@
 #include <functional>
 
 // CLI11's header costs seconds: only what adds options includes it, through cli/options.h.
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): not our name
 class App;
 }
 
