@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/profile_common.h"
 #include "cli/train.h"
 #include "cli/verbs.h"

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/verbs.h"
 #include "cli/world.h"
 #include "planner/core/error.h"

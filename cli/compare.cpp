@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "cli/options.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/explain/text.h"

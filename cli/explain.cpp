@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/reprice.h"
 #include "cli/verbs.h"
 #include "planner/core/json.h"

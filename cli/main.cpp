@@ -3,13 +3,13 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <new>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "planner/core/error.h"

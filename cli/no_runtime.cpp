@@ -1,5 +1,6 @@
 // Stands in for the verbs that need libtorch where the runtime is not built.
 
+#include "cli/options.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 

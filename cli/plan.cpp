@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/json.h"

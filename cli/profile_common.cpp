@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "planner/core/text.h"
 #include "runtime/train/progress.h"
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/profile_common.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/json.h"

@@ -113,7 +113,9 @@ class TransformedInput : public HeadInput {
 class ClassTokenInput : public HeadInput {
  public:
   ClassTokenInput(const Site& site, Parameters::Declare& declare)
-      : site_(site), owns_(has_first(site.narrow_tokens)), sees_(has_first(site.inner_tokens())) {
+      : site_(site),
+        owns_(parallel::holds_first(site.narrow_tokens)),
+        sees_(parallel::holds_first(site.inner_tokens())) {
     if (site.shape.final_norm) norm_ = std::make_unique<Norm>(site, declare, "norm");
   }
 
@@ -145,10 +147,6 @@ class ClassTokenInput : public HeadInput {
   }
 
  private:
-  static bool has_first(const std::vector<parallel::Segment>& tokens) {
-    return !tokens.empty() && tokens.front().begin == 0 && tokens.front().size() > 0;
-  }
-
   const Site& site_;
   bool owns_, sees_;
   std::unique_ptr<Norm> norm_;

@@ -40,8 +40,7 @@ PatchEmbedding::PatchEmbedding(std::string name, parallel::Site place, const Mod
 }
 
 bool PatchEmbedding::begins_with_class() const {
-  const auto& tokens = site().narrow_tokens;
-  return site().shape.class_token && !tokens.empty() && tokens.front().begin == 0;
+  return site().shape.class_token && parallel::holds_first(site().narrow_tokens);
 }
 
 at::Tensor PatchEmbedding::forward(const at::Tensor&, const Feed& feed, Saved& saved) {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "runtime/ops/attention_kernels.h"
+#include "runtime/ops/fallback.h"
 #include "runtime/ops/precision.h"
 
 namespace braid::ops {
@@ -119,8 +121,13 @@ void add_by_distance(const at::Tensor& gradient, const at::Tensor& by_pair, cons
   gradient.narrow(0, first, diagonals).add_(skewed.sum(1).narrow(1, 0, diagonals).t());
 }
 
-// Whether every query sees a key for sure: padding begins behind the first one.
-bool none_blind(const Visibility& see) { return !see.lengths.defined() || see.key_begin == 0; }
+bool goes_efficient(const at::Tensor& q, const at::Tensor& k, const Band& band,
+                    const Visibility& see) {
+  if (!q.is_cuda()) return false;
+  const std::string refusal = efficient_refusal(q, k, band, see);
+  if (!refusal.empty()) note_fallback("attention with a bias or padding", refusal);
+  return refusal.empty();
+}
 
 }  // namespace
 
@@ -129,8 +136,7 @@ Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
   Attended whole{
       at::empty(q.sizes(), q.options()),
       at::empty({q.size(1), q.size(2), q.size(0)}, q.options().dtype(wide(q.scalar_type())))};
-  const auto attend =
-      none_blind(see) && efficient_takes(q, k, band) ? efficient_attention : plain_attention;
+  const auto attend = goes_efficient(q, k, band, see) ? efficient_attention : plain_attention;
   for_parts(q, k, [&](const Part& part) {
     const Attended one = attend(part.of_heads(q), part.of_kv(k), part.of_kv(v), scale, band,
                                 added_to(part, q, k, see));
@@ -147,9 +153,8 @@ AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::T
                                              const Visibility& see) {
   AttentionGradients whole{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                            at::empty(v.sizes(), v.options())};
-  const auto attend_backward = none_blind(see) && efficient_takes(q, k, band)
-                                   ? efficient_attention_backward
-                                   : plain_attention_backward;
+  const auto attend_backward =
+      goes_efficient(q, k, band, see) ? efficient_attention_backward : plain_attention_backward;
   for_parts(q, k, [&](const Part& part) {
     at::Tensor dadded;
     const AttentionGradients one = attend_backward(

@@ -4,6 +4,7 @@
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <fmt/core.h>
 
 #include <limits>
 #include <tuple>
@@ -44,12 +45,18 @@ std::int64_t mask_of(const Band& band, std::int64_t queries, std::int64_t keys) 
 
 }  // namespace
 
-bool efficient_takes(const at::Tensor& q, const at::Tensor& k, const Band& band) {
+std::string efficient_refusal(const at::Tensor& q, const at::Tensor& k, const Band& band,
+                              const Visibility& see) {
+  if (q.scalar_type() != at::kBFloat16)
+    return fmt::format("{} is not bf16", c10::toString(q.scalar_type()));
+  if (q.size(2) != k.size(2)) return fmt::format("{} heads share {} of keys", q.size(2), k.size(2));
+  if (q.size(3) % 8 != 0 || q.size(3) > kWidestHead) return fmt::format("heads of {}", q.size(3));
   const std::int64_t queries = q.size(0), keys = k.size(0);
   const bool triangle = queries == keys && is_lower_triangle(band, queries);
-  return q.is_cuda() && q.scalar_type() == at::kBFloat16 && q.size(2) == k.size(2) &&
-         q.size(3) % 8 == 0 && q.size(3) <= kWidestHead &&
-         (triangle || sees_all(band, queries, keys));
+  if (!triangle && !sees_all(band, queries, keys)) return "a mask that is neither causal nor empty";
+  // Padding begins behind the first key: whoever sees that one is never blind.
+  if (see.lengths.defined() && see.key_begin > 0) return "keys that may all be padding";
+  return {};
 }
 
 Attended efficient_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

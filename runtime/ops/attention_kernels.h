@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "runtime/ops/attention.h"
 
@@ -66,7 +67,9 @@ AttentionGradients plain_attention_backward(const at::Tensor& dout, const at::Te
 
 // ATen's memory-efficient kernel for GPUs: bf16, all keys or a causal square, as many heads of keys
 // as of queries, and under `added` every query must see a key. As above otherwise.
-bool efficient_takes(const at::Tensor& q, const at::Tensor& k, const Band& band);
+// Why it does not take what lies on a GPU; empty: it does.
+std::string efficient_refusal(const at::Tensor& q, const at::Tensor& k, const Band& band,
+                              const Visibility& see);
 Attended efficient_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              double scale, const Band& band, const at::Tensor& added);
 AttentionGradients efficient_attention_backward(const at::Tensor& dout, const at::Tensor& q,
@@ -75,7 +78,8 @@ AttentionGradients efficient_attention_backward(const at::Tensor& dout, const at
                                                 double scale, const Band& band,
                                                 const at::Tensor& added, at::Tensor* dadded);
 
-// With slopes, tables and padding, for a few samples and heads at a time.
+// With slopes, tables and padding, for a few samples and heads at a time. Matrix products on a GPU
+// are noted.
 Attended biased_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           double scale, const Band& band, const Visibility& see);
 AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::Tensor& q,

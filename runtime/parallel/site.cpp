@@ -99,6 +99,10 @@ std::int64_t count(const std::vector<Segment>& tokens) {
   return total;
 }
 
+bool holds_first(const std::vector<Segment>& tokens) {
+  return !tokens.empty() && tokens.front().begin == 0 && tokens.front().size() > 0;
+}
+
 at::Tensor positions_of(const std::vector<Segment>& tokens) {
   at::Tensor positions = at::empty({count(tokens)}, at::kLong);
   auto* out = positions.data_ptr<std::int64_t>();

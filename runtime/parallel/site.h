@@ -107,6 +107,8 @@ struct Site {
 };
 
 std::int64_t count(const std::vector<Segment>& tokens);
+// Whether they begin with the sample's first token, where a class token stands.
+bool holds_first(const std::vector<Segment>& tokens);
 // [tokens] int64 on the CPU.
 at::Tensor positions_of(const std::vector<Segment>& tokens);
 

@@ -49,8 +49,8 @@ void place_patches(const at::Tensor& bytes, const parallel::Site& site, at::Tens
   if (!to.defined()) to = at::empty(bytes.sizes(), bytes.options().dtype(site.numerics.compute));
   to.copy_(bytes);
   at::add_out(to, at::scalar_tensor(-1.0, at::kDouble), to, 1 / 127.5);
-  const bool first = !site.narrow_tokens.empty() && site.narrow_tokens.front().begin == 0;
-  if (site.shape.class_token && first) to.narrow(0, 0, 1).zero_();
+  if (site.shape.class_token && parallel::holds_first(site.narrow_tokens))
+    to.narrow(0, 0, 1).zero_();
 }
 
 }  // namespace braid::train

@@ -11,6 +11,7 @@
 #include "planner/cost/make_cost_model.h"
 #include "planner/search/search.h"
 #include "planner/simulate/price_plan.h"
+#include "planner/simulate/schedule.h"
 #include "runtime/comm/dry.h"
 #include "runtime/train/worker.h"
 #include "tests/support/random_plan.h"

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "planner/model/model.h"
+#include "planner/plan/legal.h"
 #include "runtime/comm/in_process.h"
 #include "runtime/models/huggingface.h"
 #include "runtime/ops/cross_entropy.h"

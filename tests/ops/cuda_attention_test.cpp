@@ -4,8 +4,12 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <string>
+#include <vector>
+
 #include "runtime/ops/attention.h"
 #include "runtime/ops/attention_kernels.h"
+#include "runtime/ops/fallback.h"
 #include "tests/ops/cuda_cases.h"
 
 namespace braid::ops {
@@ -62,7 +66,7 @@ TEST_F(CudaAttention, TakesTablesSlopesAndPadding) {
     const Visibility here = see_on(at::kCPU, at::kDouble), there = see_on(device, at::kFloat);
     constexpr double kScale = 0.125;
     const std::int64_t ahead = c.see.causal ? 0 : c.tokens;
-    EXPECT_TRUE(efficient_takes(q, k, Band{c.tokens, ahead})) << c.fact;
+    EXPECT_EQ(efficient_refusal(q, k, Band{c.tokens, ahead}, c.see), "") << c.fact;
     const Attended expected = attention(exact(q), exact(k), exact(v), kScale, here);
     const Attended found = attention(q, k, v, kScale, there);
     EXPECT_TRUE(close(found.out, expected.out, 1e-2)) << c.fact;
@@ -77,6 +81,47 @@ TEST_F(CudaAttention, TakesTablesSlopesAndPadding) {
     if (!here.distance_gradient.defined()) continue;
     EXPECT_TRUE(close(there.distance_gradient, here.distance_gradient, 2e-2)) << c.fact;
   }
+}
+
+// Shapes and precisions decide, so the CPU's tensors are as good.
+TEST(EfficientAttention, SaysWhatItDoesNotTake) {
+  const auto tokens = [](std::int64_t count, std::int64_t heads, std::int64_t head_dim) {
+    return at::zeros({count, 1, heads, head_dim}, at::kBFloat16);
+  };
+  const at::Tensor q = tokens(8, 4, 64);
+  const Band causal{8, 0};
+  EXPECT_EQ(efficient_refusal(q, q, causal, {}), "");
+  EXPECT_EQ(efficient_refusal(q.to(at::kFloat), q.to(at::kFloat), causal, {}), "Float is not bf16");
+  EXPECT_EQ(efficient_refusal(q, tokens(8, 2, 64), causal, {}), "4 heads share 2 of keys");
+  EXPECT_EQ(efficient_refusal(tokens(8, 4, 60), tokens(8, 4, 60), causal, {}), "heads of 60");
+  EXPECT_EQ(efficient_refusal(tokens(8, 4, 136), tokens(8, 4, 136), causal, {}), "heads of 136");
+  EXPECT_EQ(efficient_refusal(q, q, Band{3, 0}, {}), "a mask that is neither causal nor empty");
+  Visibility padded{.key_begin = 0, .lengths = at::tensor({5})};
+  EXPECT_EQ(efficient_refusal(q, q, causal, padded), "");
+  padded.key_begin = 8;
+  EXPECT_EQ(efficient_refusal(q, q, causal, padded), "keys that may all be padding");
+}
+
+// What attention with slopes tells on a device, forward and backward, twice.
+std::vector<std::string> told_of_slopes(at::Device device) {
+  std::vector<std::string> lines;
+  const FallbackListener before =
+      on_fallback([&](const std::string& line) { lines.push_back(line); });
+  const at::Tensor x = random_tensor({8, 1, 2, 16}, 1, at::kFloat, device);
+  const Visibility see{.slopes = at::tensor({0.5, 0.1}).to(device)};
+  for (int i = 0; i < 2; ++i) {
+    const Attended made = attention(x, x, x, 0.25, see);
+    attention_backward(x, x, x, x, made.out, made.lse, 0.25, see);
+  }
+  on_fallback(before);
+  return lines;
+}
+
+TEST(EfficientAttention, IsNotMissedOnTheCpu) { EXPECT_TRUE(told_of_slopes(at::kCPU).empty()); }
+
+TEST_F(CudaAttention, TellsOnceWhyItTakesMatrixProducts) {
+  EXPECT_EQ(told_of_slopes(device),
+            std::vector<std::string>{"attention with a bias or padding: Float is not bf16"});
 }
 
 }  // namespace

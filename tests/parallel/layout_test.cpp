@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/parallel/site.h"
 #include "tests/parallel/random_layout.h"
 
 namespace braid::parallel {
@@ -61,6 +62,13 @@ TEST(Layout, EveryElementIsHeldOnceByEachReplica) {
               ++holders[static_cast<std::size_t>(i * columns + j)];
     EXPECT_EQ(holders, std::vector<int>(holders.size(), ranks / pieces)) << "turn " << turn;
   }
+}
+
+TEST(Layout, OnlyWhatBeginsWithATokenAtPositionZeroHoldsTheFirst) {
+  EXPECT_TRUE(holds_first({{0, 1}, {5, 6}}));
+  EXPECT_FALSE(holds_first({{1, 4}}));
+  EXPECT_FALSE(holds_first({{0, 0}})) << "a rank without tokens";
+  EXPECT_FALSE(holds_first({}));
 }
 
 TEST(Layout, ACutThatDoesNotDivideIsABug) {

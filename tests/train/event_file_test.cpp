@@ -141,9 +141,11 @@ TEST(EventFile, ChecksumsOfKnownBytes) {
 TEST(EventFile, BytesOfTheFirstRecordByHand) {
   const ScratchFolder folder;
   { const EventFile file(folder / "events", 1.0); }
-  const std::string event = std::string("\x09\0\0\0\0\0\0\xf0\x3f", 9) +  // field 1, a double: 1.0
-                            "\x1a\x0d"                                    // field 3, 13 bytes
-                            "brain.Event:2";
+  using namespace std::string_literals;
+  const std::string event =
+      "\x09\0\0\0\0\0\0\xf0\x3f"  // field 1, a double: 1.0
+      "\x1a\x0d"                  // field 3, 13 bytes
+      "brain.Event:2"s;
   const std::string length = little_endian(24, 8);
   EXPECT_EQ(read_bytes(folder / "events"), length + little_endian(masked_crc32c(length), 4) +
                                                event + little_endian(masked_crc32c(event), 4));
@@ -154,13 +156,15 @@ TEST(EventFile, BytesOfAScalarByHand) {
   EventFile file(folder / "events", 1.0);
   const std::size_t before = read_bytes(folder / "events").size();
   file.write(300, 1.0, std::array{Scalar{"a", -2.0}});
-  const std::string event = std::string("\x09\0\0\0\0\0\0\xf0\x3f", 9) +  // 1.0
-                            "\x10\xac\x02"                                // field 2: 300
-                            "\x2a\x0a"                                    // field 5, 10 bytes
-                            "\x0a\x08"                                    // its value, 8 bytes
-                            "\x0a\x01"
-                            "a" +                              // tag
-                            std::string("\x15\0\0\0\xc0", 5);  // -2.0f
+  using namespace std::string_literals;
+  const std::string event =
+      "\x09\0\0\0\0\0\0\xf0\x3f"  // 1.0
+      "\x10\xac\x02"              // field 2: 300
+      "\x2a\x0a"                  // field 5, 10 bytes
+      "\x0a\x08"                  // its value, 8 bytes
+      "\x0a\x01"
+      "a"                 // tag
+      "\x15\0\0\0\xc0"s;  // -2.0f
   EXPECT_EQ(read_bytes(folder / "events").substr(before + 12, event.size()), event);
 }
 

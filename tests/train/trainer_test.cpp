@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "runtime/comm/in_process.h"
 #include "runtime/models/huggingface.h"
