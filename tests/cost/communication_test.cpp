@@ -305,6 +305,42 @@ TEST_F(Charged, TheStepsOverheadCountsOnce) {
   EXPECT_NEAR(with - without, 7, 1e-12);
 }
 
+TEST_F(Charged, GradientsAreReadOnlyWhereTheyAreAddedTo) {
+  Profile profile = priced_profile(model_, Collective::all_reduce, {});
+  for (MeasuredLayer& layer : profile.layers)
+    for (ComputeSample& sample : layer.compute) sample.backward_weight = Seconds(1);
+  profile.gemms.emplace_back();  // what was measured of memory counts in full
+  const double once =
+      4 * parameters_of(kBlock) / cluster_.device_types.front().memory_bandwidth.value();  // fp32
+  const auto weight = [&](Zero zero, int micro_batches) {
+    return time(profile, kBlock, {.dp = 4, .zero = zero}, micro_batches).backward_weight_compute;
+  };
+  EXPECT_DOUBLE_EQ(weight(Zero::none, 1), 1 - once) << "the first micro-batch writes";
+  EXPECT_DOUBLE_EQ(weight(Zero::optimizer, 8), 1 - once / 8) << "in the mean of eight";
+  EXPECT_DOUBLE_EQ(weight(Zero::gradients, 8), 1 - once + 3 * once / 4)
+      << "each one writes, and a quarter is added to what was there";
+}
+
+TEST_F(Charged, LayersOfADeviceThatRestsTakeLess) {
+  Profile profile = priced_profile(model_, Collective::all_reduce, {});
+  for (MeasuredLayer& layer : profile.layers)
+    for (ComputeSample& sample : layer.compute) sample.forward = Seconds(1);
+  const auto forward = [&](ScheduleKind schedule, int stages, int micro_batches, int chunks) {
+    const BraidModel cost(model_, cluster_, &profile, {});
+    const StageSite site{{4, stages, MeshOrder::pp_dp_cp_tp},
+                         {schedule, stages, micro_batches, chunks},
+                         0,
+                         4 / stages};
+    return cost.layer(kBlock, {.dp = 4 / stages}, site).time.forward_compute;
+  };
+  EXPECT_EQ(forward(ScheduleKind::one_f_one_b, 4, 8, 1), 1) << "nobody measured it";
+  profile.rest_gain = 0.5;
+  EXPECT_EQ(forward(ScheduleKind::one_f_one_b, 1, 8, 1), 1) << "one stage never rests";
+  EXPECT_DOUBLE_EQ(forward(ScheduleKind::one_f_one_b, 4, 8, 1), 1 - 0.5 * 3 / 11);
+  EXPECT_DOUBLE_EQ(forward(ScheduleKind::interleaved, 4, 8, 2), 1 - 0.5 * 1.5 / 9.5);
+  EXPECT_DOUBLE_EQ(forward(ScheduleKind::zero_bubble, 4, 8, 1), 1 - 0.5 * 1 / 9);
+}
+
 TEST_F(Charged, WhatComputeHidesIsToldApart) {
   // A second of forward, two of backward; gathers of half a second that disturb nobody.
   Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});

@@ -114,6 +114,16 @@ TEST(PipelineCost, EvenStagesTakeExactlyTheSimulatedTime) {
   }
 }
 
+TEST(PipelineCost, EvenStagesRestAsLongAsTheSimulatorSays) {
+  const StageTimes one{Seconds(1), Seconds(1), Seconds(1), Seconds(0), Seconds(0), Seconds(0)};
+  for (const PipelineShape& shape : all_shapes()) {
+    if (shape.micro_batches < shape.stages) continue;  // zero-bubble's third does not fill that
+    const double truth = simulated(shape, even(shape, one));
+    EXPECT_NEAR(resting_share(shape), 1 - 3 * shape.micro_batches / truth, kRelative)
+        << describe(shape);
+  }
+}
+
 // The longest transfer for which transfer_time promises to be exact.
 double longest_exact_transfer(const PipelineShape& shape, const StageTimes& t) {
   switch (shape.schedule) {

@@ -42,7 +42,8 @@ struct Outcome {
 };
 
 Outcome measure(const Model& model, const ModelOptions& options, const Journal& begun = {},
-                const std::filesystem::path& file = {}, BenchOptions bench_options = quick()) {
+                const std::filesystem::path& file = {}, BenchOptions bench_options = quick(),
+                const Profile& hardware = {}) {
   Outcome outcome;
   std::mutex mutex;
   comm::run_in_process(kRanks, [&](comm::Group& world) {
@@ -57,7 +58,7 @@ Outcome measure(const Model& model, const ModelOptions& options, const Journal& 
     }
     const auto before = static_cast<int>(journal.size());
     Bench bench(world, at::kCPU, std::move(journal), mine);
-    Profile profile;
+    Profile profile = hardware;
     profile.name = "test";
     profile.cluster = tiny_cluster(kRanks);
     const ModelCost cost = measure_model(bench, profile, model, options);
@@ -103,7 +104,8 @@ void expect_timed(const ComputeSample& s, LayerKind kind) {
     case LayerKind::block:
     case LayerKind::merge:
       EXPECT_TRUE(positive(s.backward_input) && positive(s.backward_weight));
-      EXPECT_TRUE(not_negative(s.selective) && not_negative(s.full));
+      EXPECT_TRUE(not_negative(s.selective) && s.selective <= s.forward);
+      EXPECT_EQ(s.full, s.forward) << "it is run again";
       return;
     case LayerKind::embedding:
       EXPECT_EQ(s.backward_input, Seconds(0)) << "nothing comes before it";
@@ -204,6 +206,30 @@ TEST(LayersAgain, ALimitLeavesOutAndTheJournalGoesOn) {
   EXPECT_EQ(cut.cost.measured, 0);
   EXPECT_TRUE(cut.profiles.front().layers.empty());
   EXPECT_EQ(measure(model, every_split(), {}, folder / "j").skipped, 0);
+}
+
+TEST(LayersBesideCollectives, TakeThePlaceOfWhatProductsDid) {
+  Profile hardware;
+  for (const Collective op : {Collective::all_gather, Collective::reduce_scatter,
+                              Collective::all_reduce, Collective::point_to_point})
+    for (const std::int64_t bytes : {1 << 10, 1 << 20})
+      hardware.collectives.push_back(
+          {op, kRanks, 1, Bytes(bytes), Seconds(1e-9 * static_cast<double>(bytes))});
+  constexpr double kProducts = 77;
+  hardware.overlaps = {{Collective::all_gather, kRanks, kProducts, kProducts},
+                       {Collective::all_gather, 16, kProducts, kProducts}};
+  const Outcome outcome =
+      measure(tiny_model("llama", 2, 16), every_split(), {}, {}, quick(), hardware);
+  EXPECT_EQ(outcome.announced, outcome.asked);
+  const std::vector<OverlapSample>& found = outcome.profiles.front().overlaps;
+  ASSERT_EQ(found.size(), 5U) << "four operations, and one of a group that is not there";
+  EXPECT_NE(found[0].compute, kProducts);
+  EXPECT_EQ(found[1].compute, kProducts);
+  for (const OverlapSample& sample : found) {
+    EXPECT_GE(sample.compute, 1);
+    EXPECT_GE(sample.communication, 1);
+  }
+  EXPECT_FALSE(outcome.profiles.front().rest_gain) << "CPUs are not asked";
 }
 
 TEST(LongPass, MoreSamplesOfItsSplitAreNotMeasured) {

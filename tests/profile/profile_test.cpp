@@ -31,6 +31,7 @@ constexpr const char* kProfile = R"({
   "precision": "bf16",
   "gradient_precision": "fp32",
   "overlap_slowdown": 1.125552573612729,
+  "rest_gain": 0.25,
   "context_bytes": 536870912,
   "allocator_slack": 0.02,
   "correction": {

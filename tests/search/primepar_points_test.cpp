@@ -145,12 +145,11 @@ Compared compare(const Model& model, const Cluster& cluster, SearchOptions optio
   return compared;
 }
 
-TEST(PrimeparPoints, APlanMixesSquaresWithOtherStrategiesAndIsFaster) {
-  SearchOptions options = batch_of(8);
-  options.memory_limit = Bytes(std::int64_t{34} << 30);
+// One sample for two nodes: whatever is gathered crosses a slow link, and a square passes less.
+TEST(PrimeparPoints, APlanOfSquaresIsFaster) {
   const auto [result, faster] =
-      compare(model_of("llama2-13b", 4096), cluster_of("a100-80g-8", 8), options);
-  EXPECT_GT(faster, 1.005);
+      compare(model_of("bloom-7b1", 2048), cluster_of("v100-32g-8x4", 8), batch_of(1));
+  EXPECT_GT(faster, 1.2);
   int squares = 0, others = 0;
   const Plan& plan = *result.plan;
   for (const StagePlan& stage : plan.stages) {
@@ -160,18 +159,15 @@ TEST(PrimeparPoints, APlanMixesSquaresWithOtherStrategiesAndIsFaster) {
         ++(stage.strategies[i].square > 1 ? squares : others);
   }
   EXPECT_GT(squares, 0);
-  EXPECT_GT(others, 0);
-  EXPECT_EQ(squares + others, 40);
+  EXPECT_EQ(squares + others, 30);
   EXPECT_LE(plan.certificate.lower_bound, plan.prediction.iteration);
 }
 
 // One sample fills no pipeline. Points must not keep the search from plans with idle stages.
 TEST(PrimeparPoints, NeverMakeAPlanSlower) {
-  for (const char* model : {"llama2-7b", "bloom-7b1"}) {
-    const Compared compared =
-        compare(model_of(model, 2048), cluster_of("v100-32g-8x4", 8), batch_of(1));
-    EXPECT_GE(compared.faster, 1 - 1e-9) << model;
-  }
+  const Compared compared =
+      compare(model_of("llama2-7b", 2048), cluster_of("v100-32g-8x4", 8), batch_of(1));
+  EXPECT_GE(compared.faster, 1 - 1e-9);
 }
 
 TEST(PrimeparPoints, PlansThatWereFoundWithoutThemStayInTheRace) {
