@@ -20,7 +20,7 @@ MIB = 2**20
 
 
 def priced(braid, plan, profile):
-    """The plan's stages as this build prices them, whatever limit it was made for."""
+    """What this build predicts for the plan, whatever limit it was made for."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "plan.json"
         file.write_text(json.dumps(plan | {"memory_limit": 0}))
@@ -29,7 +29,7 @@ def priced(braid, plan, profile):
         if answer.returncode not in (0, 3):  # 3: priced, and too large
             sys.exit(answer.stderr)
         said = json.loads(answer.stdout)
-        return said.get("plan", said)["prediction"]["stages"]
+        return said.get("plan", said)["prediction"]
 
 
 def main():
@@ -44,7 +44,7 @@ def main():
                 continue
             report = row["report"]
             print(row["layout"])
-            stages = priced(options.braid, report["plan"], folder / "profile.json")
+            stages = priced(options.braid, report["plan"], folder / "profile.json")["stages"]
             for number, (now, run) in enumerate(zip(stages, report["stages"])):
                 held = run["held_bytes"].get("allocator")
                 if held is None:

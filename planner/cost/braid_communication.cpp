@@ -10,8 +10,6 @@ namespace braid {
 
 namespace {
 
-constexpr double kCountBytes = 8;  // of a number of rows
-
 // Collectives that run beside one stretch of compute, one after the other.
 class Beside {
  public:
@@ -160,7 +158,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     const double keys = (s.cp - 1) * shifts(row);
     const double gradients = s.cp * shifts(row * 4 / element);
     const double once = overlap.exposed(w.compute.attention, keys);
-    const double again = overlap.exposed(2.5 * w.compute.attention, keys);
+    const double again = overlap.exposed(kScoresBackward * w.compute.attention, keys);
     const bool attends_again = repeats || s.recompute == Recompute::selective;
     time.forward_context = once;
     time.backward_context = again + gradients + (attends_again ? once : 0);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "planner/cost/braid_work.h"
 #include "planner/strategy/token_chunks.h"
@@ -11,8 +10,6 @@
 namespace braid {
 
 namespace {
-
-constexpr double kCountBytes = 8;  // of a number of rows
 
 // FLOPs of a sub-layer's products for one sample, forward.
 struct PartFlops {
@@ -32,8 +29,6 @@ struct BlockFlops {
     return of(attention) + of(ffn) + (cross ? of(*cross) : 0);
   }
 };
-
-constexpr double kScoresBackward = 2.5;  // flash attention makes them again
 
 BlockFlops flops_of(const LayerShape& s, const LayerFlops& whole) {
   const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/cost/analytic_layer.h"
+#include "planner/cost/braid_work.h"
 
 namespace braid {
 
@@ -156,8 +157,7 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
   }
   const double overhead = a.layer_overhead.value();
   c.forward = matmul + attention + elementwise + overhead;
-  // Flash attention's backward recomputes the scores: five products for the forward's two.
-  c.backward_input = matmul + 2.5 * attention + 2 * elementwise + overhead;
+  c.backward_input = matmul + kScoresBackward * attention + 2 * elementwise + overhead;
   c.backward_weight = matmul;
   if (s.recompute == Recompute::full) c.recompute = c.forward;
   if (s.recompute == Recompute::selective)

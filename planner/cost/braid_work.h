@@ -5,6 +5,10 @@
 
 namespace braid {
 
+inline constexpr double kCountBytes = 8;  // of a number of rows
+// Flash attention's backward makes the scores again: five products for the forward's two.
+inline constexpr double kScoresBackward = 2.5;
+
 struct BraidModel::Work {
   const Facts& facts;
   const Strategy& strategy;

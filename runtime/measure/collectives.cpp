@@ -106,7 +106,7 @@ void sweep(const HardwareTask& task, ShapeGroups& groups, Collective op, Profile
             if (group != nullptr) operation.run(*group);
           });
           return std::vector<double>{
-              group == nullptr ? 0 : task.among(groups.members(), time / operation.count())};
+              group == nullptr ? 0 : among(task.bench, groups.members(), time / operation.count())};
         });
     if (!seconds) continue;
     const Seconds time(std::max(seconds->front(), 1e-9));

@@ -99,7 +99,7 @@ void measure_memory(const HardwareTask& task, DeviceRates& rates) {
 std::vector<double> HardwareTask::by_kind(double mine) const {
   std::vector<double> values(machine.kinds.size());
   const auto kind = static_cast<std::size_t>(machine.kind_of(bench.world().rank()));
-  values[kind] = among(machine.kinds[kind].nodes * machine.kinds[kind].ranks, mine);
+  values[kind] = among(bench, machine.kinds[kind].nodes * machine.kinds[kind].ranks, mine);
   return values;
 }
 

@@ -15,6 +15,11 @@
 
 namespace braid::measure {
 
+// What a rank that takes part contributes to a mean over `members` of the world's ranks.
+inline double among(const Bench& bench, int members, double mine) {
+  return mine * bench.world().size() / std::max(1, members);
+}
+
 struct HardwareTask {
   Bench& bench;
   const Machine& machine;
@@ -27,10 +32,6 @@ struct HardwareTask {
   // One number of this rank for its kind of node, none for the others: the mean over all ranks is
   // then each kind's own mean.
   std::vector<double> by_kind(double mine) const;
-  // What a rank that takes part contributes to a mean over `members` of the world's ranks.
-  double among(int members, double mine) const {
-    return mine * bench.world().size() / std::max(1, members);
-  }
 };
 
 // Rates by kind of node, as far as they were measured.

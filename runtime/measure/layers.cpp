@@ -133,6 +133,7 @@ class Measuring {
   // What layers and their collectives do to each other: passes over memory suffer more than
   // products, and an operation waits for the product that is under way.
   void overlaps(int type, const LayerQuestion& q, const Values& alone, Profile& profile) {
+    if (bench_.world().size() == 1) return;
     ops::release_cached(bench_.device());
     MiniStep mini = make_mini(type, q, Recompute::none);
     const LayerShape& shape = model_.types[static_cast<std::size_t>(type)].shape;
@@ -210,7 +211,7 @@ class Measuring {
     MiniStep mini = make_mini(type, q, recompute);
     mini.step();  // the first one takes memory that libraries keep
     const MiniStep::Workspace bytes = mini.workspace();
-    // It runs forward again.
+    // What it takes is forward once more.
     if (recompute == Recompute::full) {
       values[block_workspace_full] = bytes.block;
       return;
@@ -221,34 +222,27 @@ class Measuring {
       return Values{t.embedding_forward, t.embedding_backward, t.block_forward,
                     t.block_backward,    t.head_forward,       t.head_backward};
     });
-    const double backward = times[3];
-    switch (recompute) {
-      case Recompute::none: {
-        values[embedding_forward] = times[0];
-        values[embedding_backward] = times[1];
-        values[block_forward] = times[2];
-        values[block_backward] = backward;
-        values[head_forward] = times[4];
-        values[head_backward] = times[5];
-        values[embedding_workspace] = bytes.embedding;
-        values[block_workspace] = bytes.block;
-        values[head_workspace] = bytes.head;
-        const Values halves = time_passes([&] {
-          const MiniStep::Halves h = mini.split_step();
-          return Values{h.input, h.weight};
-        });
-        values[block_input] = halves[0];
-        values[block_weight] = halves[1];
-        return;
-      }
-      case Recompute::selective:
-        // Forward is the same work in both, and tells how fast the device is now.
-        values[block_selective] = backward * values[block_forward] / times[2];
-        values[block_workspace_selective] = bytes.block;
-        return;
-      case Recompute::full:
-        return;
+    if (recompute == Recompute::selective) {
+      // Forward is the same work as without it, and tells how fast the device is now.
+      values[block_selective] = times[3] * values[block_forward] / times[2];
+      values[block_workspace_selective] = bytes.block;
+      return;
     }
+    values[embedding_forward] = times[0];
+    values[embedding_backward] = times[1];
+    values[block_forward] = times[2];
+    values[block_backward] = times[3];
+    values[head_forward] = times[4];
+    values[head_backward] = times[5];
+    values[embedding_workspace] = bytes.embedding;
+    values[block_workspace] = bytes.block;
+    values[head_workspace] = bytes.head;
+    const Values halves = time_passes([&] {
+      const MiniStep::Halves h = mini.split_step();
+      return Values{h.input, h.weight};
+    });
+    values[block_input] = halves[0];
+    values[block_weight] = halves[1];
   }
 
   Bench& bench_;

@@ -9,6 +9,7 @@
 
 #include "runtime/comm/dry.h"
 #include "runtime/ops/device.h"
+#include "runtime/parallel/stage.h"
 
 namespace braid::measure {
 
@@ -53,9 +54,9 @@ Plan plan_of(const Model& model, const LayerQuestion& question, const MiniOption
 }
 
 // Of a pass in one go, as Stage has it.
-parallel::WeightWork weight_work_of(const parallel::Site& site) {
-  const bool hides = site.megatron() && site.shape.kind == LayerKind::block;
-  return hides ? parallel::WeightWork::beside_communication() : parallel::WeightWork::at_once();
+parallel::WeightWork weight_work_of(const parallel::Layer& layer) {
+  return parallel::hides_communication(layer) ? parallel::WeightWork::beside_communication()
+                                              : parallel::WeightWork::at_once();
 }
 
 double bytes_of(const at::Tensor& tensor) {
@@ -174,7 +175,7 @@ void MiniStep::pass(Between between) {
   const std::size_t last = layers_.size() - 1;
   Flight flight{.saved = std::vector<parallel::Saved>(layers_.size()), .work = {}};
   const auto backward = [&](std::size_t layer, const at::Tensor& dy) {
-    parallel::WeightWork work = weight_work_of(layers_[layer]->site());
+    parallel::WeightWork work = weight_work_of(*layers_[layer]);
     layers_[layer]->parameters().begin_gradients();
     at::Tensor dx = run_back(layer, dy, flight, work);
     flight.saved[layer] = {};
@@ -265,7 +266,7 @@ MiniStep::Workspace MiniStep::workspace() {
   for (std::size_t layer = last + 1; layer-- > 0;) {
     const at::Tensor enters = std::exchange(gradient, {});
     most[layer] = std::max(most[layer], bytes_beyond(enters, [&] {
-                             parallel::WeightWork work = weight_work_of(layers_[layer]->site());
+                             parallel::WeightWork work = weight_work_of(*layers_[layer]);
                              layers_[layer]->parameters().begin_gradients();
                              gradient = run_back(layer, enters, flight, work);
                              work.run();

@@ -216,9 +216,7 @@ void measure_overlap(const OverlapTask& task, Collective op, ShapeGroups& groups
         const Messages messages(task, op, group, *load);
         std::vector<double> mine = time_both(task, company.compute, messages);
         for (double& value : mine)
-          value = group == nullptr
-                      ? 0
-                      : value * task.bench.world().size() / std::max(1, groups.members());
+          value = group == nullptr ? 0 : among(task.bench, groups.members(), value);
         return mine;
       });
   if (!seconds) return;

@@ -133,15 +133,10 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
   }
 }
 
-namespace {
-
-// Whether a layer's weight gradients wait for the next communication: it has some itself.
 bool hides_communication(const Layer& layer) {
   const LayerKind kind = layer.site().shape.kind;
   return layer.site().megatron() && (kind == LayerKind::block || kind == LayerKind::embedding);
 }
-
-}  // namespace
 
 bool Stage::rounds(const Layer& layer) const {
   return numerics_.fp8 && layer.site().shape.kind == LayerKind::block;

@@ -28,6 +28,9 @@ struct StageHooks {
   std::function<void()> update;
 };
 
+// Whether a layer's weight gradients wait for the next communication: it has some itself.
+bool hides_communication(const Layer& layer);
+
 class Stage : public StageWork {
  public:
   // `layers` in the order of the stage's chunks; they outlive the stage.

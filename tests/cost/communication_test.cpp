@@ -13,25 +13,6 @@ namespace {
 constexpr int kEmbedding = 0, kBlock = 1, kHead = 2;
 constexpr Price kCount{.call = 1, .byte = 0}, kBytes{.call = 0, .byte = 1};
 
-Model model() {
-  LayerShape block;
-  block.tokens = 32;
-  block.hidden = 16;
-  block.attention = AttentionKind::causal;
-  block.heads = 8;
-  block.kv_heads = 4;
-  block.head_dim = 2;
-  block.ffn = 64;
-  const LayerShape embedding{
-      .kind = LayerKind::embedding, .tokens = 32, .hidden = 16, .vocab = 100};
-  LayerShape head = embedding;
-  head.kind = LayerKind::head;
-  return {.name = "round",
-          .family = "braid",
-          .types = {{"embedding", embedding}, {"block", block}, {"head", head}},
-          .layers = {0, 1, 1, 2},
-          .sequence = 32};
-}
 constexpr double kHidden = 4 * 32 * 16 * 2;  // bytes of a micro-batch's activations
 
 class Charged : public testing::Test {
@@ -51,7 +32,7 @@ class Charged : public testing::Test {
     return static_cast<double>(parameters(model_.types[static_cast<std::size_t>(type)].shape));
   }
 
-  Model model_ = model();
+  Model model_ = round_model(32, 4);
   const Cluster cluster_ = tiny_cluster(4);
 };
 

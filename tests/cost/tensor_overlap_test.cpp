@@ -14,25 +14,6 @@ constexpr int kBlock = 1;
 constexpr PipelineShape kOneStage{ScheduleKind::one_f_one_b, 1, 2, 1};
 constexpr PipelineShape kZeroBubble{ScheduleKind::zero_bubble, 2, 4, 1};
 
-Model model(std::int64_t tokens) {
-  LayerShape block;
-  block.tokens = tokens;
-  block.hidden = 16;
-  block.attention = AttentionKind::causal;
-  block.heads = block.kv_heads = 8;
-  block.head_dim = 2;
-  block.ffn = 64;
-  const LayerShape embedding{
-      .kind = LayerKind::embedding, .tokens = tokens, .hidden = 16, .vocab = 100};
-  LayerShape head = embedding;
-  head.kind = LayerKind::head;
-  return {.name = "round",
-          .family = "braid",
-          .types = {{"embedding", embedding}, {"block", block}, {"head", head}},
-          .layers = {0, 1, 1, 2},
-          .sequence = tokens};
-}
-
 struct Case {
   double compute = 1000;  // seconds of each pass of a block
   double progress = 1;    // of a collective beside compute: how much longer it takes
@@ -42,7 +23,7 @@ struct Case {
 };
 
 LayerTime time(Collective op, const Case& c) {
-  const Model priced = model(c.tokens);
+  const Model priced = round_model(c.tokens, 8);
   Profile profile = priced_profile(priced, op, {.call = 1, .byte = 0});
   ComputeSample& block = profile.layers[kBlock].compute[0];
   block.forward = Seconds(c.compute);

@@ -10,6 +10,27 @@ struct Price {
   double byte = 0;  // and of each of its bytes
 };
 
+// One type of block, of round sizes.
+inline Model round_model(std::int64_t tokens, std::int64_t kv_heads) {
+  LayerShape block;
+  block.tokens = tokens;
+  block.hidden = 16;
+  block.attention = AttentionKind::causal;
+  block.heads = 8;
+  block.kv_heads = kv_heads;
+  block.head_dim = 2;
+  block.ffn = 64;
+  const LayerShape embedding{
+      .kind = LayerKind::embedding, .tokens = tokens, .hidden = 16, .vocab = 100};
+  LayerShape head = embedding;
+  head.kind = LayerKind::head;
+  return {.name = "round",
+          .family = "braid",
+          .types = {{"embedding", embedding}, {"block", block}, {"head", head}},
+          .layers = {0, 1, 1, 2},
+          .sequence = tokens};
+}
+
 // Layers that compute nothing, so that nothing hides; collectives of `op` at a price, all others
 // free.
 inline Profile priced_profile(const Model& model, Collective op, Price price) {
