@@ -6,7 +6,8 @@
 # Builds for the GPU of this machine, runs the tests of the kernels, then `braid bench step` for five
 # models. BASELINES is a folder with gpu_baseline.py and gpu_limit.py, which print a JSON line for
 # each of the same models; without it only Braid is timed. Everything is left in the folder OUT.
-# MODELS, BUILD (default build/gpu) and BASELINE_KINDS may be set.
+# MODELS, BUILD (default build/gpu) and BASELINE_KINDS may be set; BRAID names a program that is built
+# already, and then nothing is built or tested.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,40 +27,39 @@ mkdir -p "$out"
 
 say() { printf '== %4d s  %s\n' "$SECONDS" "$*"; }
 
-say "build"
-architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBRAID_CUDA=ON \
-  -DBRAID_CUDA_ARCHITECTURES="$architecture" >"$out/configure.log" 2>&1 ||
-  { tail -20 "$out/configure.log"; exit 1; }
-ninja -C "$build" ops_test train_test braid >"$out/build.log" 2>&1 ||
-  { grep -A5 -m5 error "$out/build.log"; exit 1; }
+build_and_test() {
+  say "build"
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBRAID_CUDA=ON \
+    -DBRAID_CUDA_ARCHITECTURES="$architecture" >"$out/configure.log" 2>&1 ||
+    { tail -20 "$out/configure.log"; exit 1; }
+  ninja -C "$build" ops_test train_test braid >"$out/build.log" 2>&1 ||
+    { grep -A5 -m5 error "$out/build.log"; exit 1; }
 
-say "tests of the kernels"
-for tests in "ops_test *Cuda*:*Attention*:*Linear*:*Norm*" "train_test *CudaTrain*"; do
-  read -r program filter <<<"$tests"
-  timeout 90 "$build/tests/$program" --gtest_brief=1 --gtest_filter="$filter" \
-    >"$out/$program.log" 2>&1 || say "some tests fail: $out/$program.log"
-  tail -15 "$out/$program.log"
-done
+  say "tests of the kernels"
+  for tests in "ops_test *Cuda*:*Attention*:*Linear*:*Norm*" "train_test *CudaTrain*"; do
+    read -r program filter <<<"$tests"
+    timeout 90 "$build/tests/$program" --gtest_brief=1 --gtest_filter="$filter" \
+      >"$out/$program.log" 2>&1 || say "some tests fail: $out/$program.log"
+    tail -15 "$out/$program.log"
+  done
+}
+if [[ -z ${BRAID:-} ]]; then build_and_test; fi
+braid=${BRAID:-$build/braid}
 
-# The baseline compiles for a while on the CPUs, so Braid's turn comes first.
 for entry in "${all[@]}"; do
   read -r model batch sequence kind <<<"$entry"
   [[ " $models " == *" $model "* ]] || continue
   say "braid $model"
-  timeout 90 "$build/braid" bench step --device cuda --model "benchmarks/models/$model.json" \
+  timeout 90 "$braid" bench step --device cuda --model "benchmarks/models/$model.json" \
     --batch "$batch" --seq "$sequence" --json "$out/$model.json" 2>&1 | tee "$out/$model.txt" ||
     say "braid $model failed"
+  [[ -n $baselines ]] || continue
+  say "baseline $model"
+  timeout 240 python3 "$baselines/gpu_baseline.py" "$model" "${BASELINE_KINDS:-$kind}" 2>&1 |
+    grep '^{' | tee -a "$out/baselines.jsonl" || say "baseline $model failed"
 done
-
 if [[ -n $baselines ]]; then
-  for entry in "${all[@]}"; do
-    read -r model batch sequence kind <<<"$entry"
-    [[ " $models " == *" $model "* ]] || continue
-    say "baseline $model"
-    timeout 240 python3 "$baselines/gpu_baseline.py" "$model" "${BASELINE_KINDS:-$kind}" 2>&1 |
-      grep '^{' | tee -a "$out/baselines.jsonl" || say "baseline $model failed"
-  done
   say "limit"
   timeout 60 python3 "$baselines/gpu_limit.py" 2>&1 | grep '^{' | tee "$out/limit.jsonl" || true
 fi

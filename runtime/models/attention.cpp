@@ -215,8 +215,7 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   work.later([this, &parameters, dropped, out_dy = out_operand, out = attended.out] {
     parallel::add_weight_gradient(parameters.gradient_sum(out_), out_dy, flat(outward(out)),
                                   Direction::outward, site_);
-    if (site_.shape.attention_out_bias)
-      ops::add_bias_gradient(parameters.gradient_sum(out_bias_), dropped);
+    if (site_.shape.attention_out_bias) ops::add_rows(parameters.gradient_sum(out_bias_), dropped);
   });
   out_operand.reset();
 
@@ -233,17 +232,18 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   if (s.qk_norm) {
     const auto norm = [&](at::Tensor& dx, Parameters::Id id, Slot raw, Slot statistics) {
       const at::Tensor weight = parameters.weight(id);
-      at::Tensor dweight = at::zeros(weight.sizes(), saved.at(slot(statistics)).options());
-      dx = ops::rms_norm_backward(dx, saved.at(slot(raw)), saved.at(slot(statistics)), weight,
-                                  dweight);
-      work.later([&parameters, id, dweight] { parameters.gradient(id).add_(dweight); });
+      const ops::NormGradients made =
+          ops::rms_norm_backward(dx, saved.at(slot(raw)), saved.at(slot(statistics)), weight);
+      dx = made.dx;
+      work.later([&parameters, id, rows = made.rows] {
+        ops::add_rows(parameters.gradient_sum(id), rows);
+      });
     };
     norm(dq, q_norm_, Slot::raw_q, Slot::statistics_q);
     norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
-  const ops::QkvHeads heads{dq, dk, dv};
-  const at::Tensor dqkv = s.rotary && !s.qk_norm ? ops::rotary_heads_backward(heads, rotary_table())
-                                                 : ops::heads_backward(heads);
+  const ops::RotaryTable* turned = s.rotary && !s.qk_norm ? &rotary_table() : nullptr;
+  const auto [dqkv, dqkv_rows] = ops::heads_backward({dq, dk, dv}, turned, s.qkv_bias);
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
   parallel::Scattering sum(site_, 1);
@@ -253,11 +253,12 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
       norm_.backward(sum.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
                      parameters, work, dy, seen.early());
   work.later(
-      [this, &parameters, bias_dy = s.qkv_bias ? dqkv : at::Tensor(), qkv_dy = qkv_operand, seen] {
+      [this, &parameters, bias_rows = s.qkv_bias ? dqkv_rows : at::Tensor(), qkv_dy = qkv_operand,
+       seen] {
         parallel::add_weight_gradient(parameters.fused_gradient_sum(qkv_, 3), qkv_dy, seen.wait(),
                                       Direction::inward, site_);
-        if (bias_dy.defined())
-          ops::add_bias_gradient(parameters.fused_gradient_sum(qkv_bias_, 3), bias_dy);
+        if (bias_rows.defined())
+          ops::add_rows(parameters.fused_gradient_sum(qkv_bias_, 3), bias_rows);
       },
       seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));
   return dx;

@@ -96,7 +96,7 @@ at::Tensor Embedding::backward(const at::Tensor& dy, const Feed& feed, Saved& sa
   add_gradient_later(dx, saved.at(slot(Slot::ids)), work);
   work.later([this, dx] {
     if (site().shape.token_types > 0)
-      ops::add_bias_gradient({parameters().gradient(token_types_).select(0, 0)}, dx);
+      ops::add_rows({parameters().gradient(token_types_).select(0, 0)}, dx);
     if (site().shape.positions == 0) return;
     ops::add_embedding_gradient(parameters().gradient(positions_), dx.sum(1), places_);
   });

@@ -103,15 +103,15 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   work.run_beside();
   auto [dactivated, down_operand] = parallel::linear_input_gradient(
       arriving.wait(), parameters.weight(down_), Direction::outward, site_);
-  auto [dpre, activated] = ops::activate_again(s.activation, dactivated, pre);
+  auto [dpre, activated, dpre_rows] =
+      ops::activate_again(s.activation, dactivated, pre, s.ffn_bias);
   const SeenAgain seen(site_, site_.chunks, work);
   if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.later(
       [this, &parameters, dropped, down_dy = down_operand, activated = std::move(activated)] {
         parallel::add_weight_gradient(parameters.gradient_sum(down_), down_dy, activated,
                                       Direction::outward, site_);
-        if (site_.shape.ffn_bias)
-          ops::add_bias_gradient(parameters.gradient_sum(down_bias_), dropped);
+        if (site_.shape.ffn_bias) ops::add_rows(parameters.gradient_sum(down_bias_), dropped);
       });
   down_operand.reset();
   const at::Tensor up = parameters.fused_weight(up_, inputs());
@@ -129,11 +129,12 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
       norm_.backward(sum.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
                      parameters, work, dy, seen.early());
   work.later(
-      [this, &parameters, bias_dy = s.ffn_bias ? dpre : at::Tensor(), up_dy = up_operand, seen] {
+      [this, &parameters, bias_rows = s.ffn_bias ? dpre_rows : at::Tensor(), up_dy = up_operand,
+       seen] {
         parallel::add_weight_gradient(parameters.fused_gradient_sum(up_, inputs()), up_dy,
                                       seen.wait(), Direction::inward, site_);
-        if (bias_dy.defined())
-          ops::add_bias_gradient(parameters.fused_gradient_sum(up_bias_, inputs()), bias_dy);
+        if (bias_rows.defined())
+          ops::add_rows(parameters.fused_gradient_sum(up_bias_, inputs()), bias_rows);
       },
       seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));
   return dx;

@@ -72,7 +72,7 @@ at::Tensor Head::rows_gradient(const at::Tensor& inputs, const at::Tensor& label
   if (watch_) logits_ = logits_.defined() ? at::cat({logits_, logits}) : logits.clone();
   const at::Tensor dlogits = logits_gradient(logits, labels, scale);
   ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
-  if (biased) ops::add_bias_gradient(parameters().gradient_sum(bias_), dlogits);
+  if (biased) ops::add_rows(parameters().gradient_sum(bias_), dlogits);
   return ops::linear_input_gradient(dlogits, matrix_.weight());
 }
 

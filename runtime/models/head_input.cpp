@@ -96,7 +96,7 @@ class TransformedInput : public HeadInput {
         ops::activate_backward(site_.shape.activation, dactivated, saved.at(kPre));
     work.later([this, &parameters, dpre, x = saved.at(kX)] {
       ops::add_weight_gradient(parameters.gradient_sum(dense_), dpre, x);
-      ops::add_bias_gradient(parameters.gradient_sum(bias_), dpre);
+      ops::add_rows(parameters.gradient_sum(bias_), dpre);
     });
     return ops::linear_input_gradient(dpre, parameters.weight(dense_));
   }

@@ -1,8 +1,6 @@
 #include "runtime/models/norm.h"
 
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-
+#include "runtime/ops/linear.h"
 #include "runtime/ops/norm.h"
 #include "runtime/parallel/square_norm.h"
 
@@ -28,12 +26,13 @@ Norm::Norm(const parallel::Site& site, Parameters::Declare& declare, const std::
                          .cut = CutBy::hidden,
                          .init = Init::ones,
                          .decays = false});
-  if (kind_ == NormKind::layer_norm)
-    bias_ = declare.add({.name = prefix + ".bias",
-                         .shape = {copies * site.shape.hidden},
-                         .cut = CutBy::hidden,
-                         .init = Init::zeros,
-                         .decays = false});
+  if (kind_ == NormKind::rms_norm) return;
+  bias_ = declare.add({.name = prefix + ".bias",
+                       .shape = {copies * site.shape.hidden},
+                       .cut = CutBy::hidden,
+                       .init = Init::zeros,
+                       .decays = false});
+  num_parameters_ = 2;
 }
 
 Norm::Normed Norm::forward(const at::Tensor& x, const Parameters& parameters) const {
@@ -53,34 +52,30 @@ Norm::Normed Norm::forward(const at::Tensor& x, const Parameters& parameters) co
 at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& statistics,
                           Parameters& parameters, parallel::WeightWork& work,
                           const at::Tensor& residual, const at::Tensor& again) const {
-  // Weight gradients come out beside dx and are only as wide as the layer: they wait as they are.
-  const at::Tensor weight = parameters.weight(weight_);
-  const at::ScalarType type = x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type();
-  at::Tensor dweight = at::zeros(weight.sizes(), x.options().dtype(type));
-  if (kind_ == NormKind::rms_norm) {
-    at::Tensor dx =
-        site_.in_square()
-            ? plus(parallel::square_rms_norm_backward(dy, x, statistics, weight, dweight, site_),
-                   residual)
-            : ops::rms_norm_backward(dy, x, statistics, weight, dweight,
-                                     {.residual = residual, .again = again});
-    work.later([&parameters, id = weight_, dweight] { parameters.gradient(id).add_(dweight); });
-    return dx;
-  }
-  at::Tensor dbias = at::zeros_like(dweight);
-  at::Tensor dx =
-      site_.in_square()
-          ? plus(parallel::square_layer_norm_backward(dy, x, statistics, weight, dweight, dbias,
-                                                      site_),
-                 residual)
-          : ops::layer_norm_backward(
-                dy, x, statistics, weight, dweight, dbias,
-                {.residual = residual, .again = again, .bias = parameters.weight(bias_)});
-  work.later([&parameters, id = weight_, bias = bias_, dweight, dbias] {
-    parameters.gradient(id).add_(dweight);
-    parameters.gradient(bias).add_(dbias);
+  const ops::NormGradients made =
+      gradients(dy, x, statistics, parameters, {.residual = residual, .again = again});
+  // The weights' gradients come out beside dx, in a few rows: they wait as they are.
+  work.later([&parameters, id = weight_, count = num_parameters_, rows = made.rows] {
+    ops::add_rows(parameters.fused_gradient_sum(id, count), rows);
   });
-  return dx;
+  return made.dx;
+}
+
+ops::NormGradients Norm::gradients(const at::Tensor& dy, const at::Tensor& x,
+                                   const at::Tensor& statistics, const Parameters& parameters,
+                                   ops::BesideNorm beside) const {
+  const at::Tensor weight = parameters.weight(weight_);
+  const bool rms = kind_ == NormKind::rms_norm;
+  if (site_.in_square()) {
+    ops::NormGradients made =
+        (rms ? parallel::square_rms_norm_backward : parallel::square_layer_norm_backward)(
+            dy, x, statistics, weight, site_);
+    made.dx = plus(made.dx, beside.residual);
+    return made;
+  }
+  if (rms) return ops::rms_norm_backward(dy, x, statistics, weight, beside);
+  beside.bias = parameters.weight(bias_);
+  return ops::layer_norm_backward(dy, x, statistics, weight, beside);
 }
 
 }  // namespace braid::models

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "runtime/ops/norm.h"
 #include "runtime/parallel/layer.h"
 
 namespace braid::models {
@@ -24,9 +25,14 @@ class Norm {
                       const at::Tensor& residual = {}, const at::Tensor& again = {}) const;
 
  private:
+  ops::NormGradients gradients(const at::Tensor& dy, const at::Tensor& x,
+                               const at::Tensor& statistics, const parallel::Parameters& parameters,
+                               ops::BesideNorm beside) const;
+
   const parallel::Site& site_;
   NormKind kind_;
   double epsilon_;
+  int num_parameters_ = 1;  // the weight, and behind it a LayerNorm's bias
   parallel::Parameters::Id weight_ = 0, bias_ = 0;
 };
 

@@ -72,10 +72,9 @@ at::Tensor PatchEmbedding::backward(const at::Tensor& dy, const Feed& feed, Save
     // The class token's patch is empty: nothing of its gradient gets into the matrix.
     ops::add_weight_gradient(parameters().gradient_sum(projection_), dx, patches);
     const std::int64_t first = begins_with_class() ? 1 : 0;
-    ops::add_bias_gradient(parameters().gradient_sum(bias_),
-                           dx.narrow(0, first, dx.size(0) - first));
+    ops::add_rows(parameters().gradient_sum(bias_), dx.narrow(0, first, dx.size(0) - first));
     if (first > 0)
-      ops::add_bias_gradient({parameters().gradient(class_token_).select(0, 0)}, dx.select(0, 0));
+      ops::add_rows({parameters().gradient(class_token_).select(0, 0)}, dx.select(0, 0));
   });
   return {};
 }

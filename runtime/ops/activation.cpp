@@ -117,11 +117,14 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
   return dx;
 }
 
-ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x,
+                              bool wants_few_rows) {
   const Timed timed("activation, gradient");
   if (const auto kernel = kernel_curve(curve_of(activation)))
-    if (fused::activate_again(*kernel, is_gated(activation), dy, x)) return {x, dy};
-  return {activate_backward(activation, dy, x), activate(activation, x)};
+    if (auto again = fused::activate_again(*kernel, is_gated(activation), dy, x, wants_few_rows))
+      return {x, dy, wants_few_rows ? again->few_rows : x};
+  const at::Tensor dx = activate_backward(activation, dy, x);
+  return {dx, activate(activation, x), dx};
 }
 
 }  // namespace braid::ops

@@ -15,7 +15,9 @@ at::Tensor activate_backward(Activation activation, const at::Tensor& dy, const 
 // are made of: dx that of x, y that of dy.
 struct ActivatedAgain {
   at::Tensor dx, y;
+  at::Tensor rows;  // that add up to what those of dx do; few where wanted, if a kernel made them
 };
-ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x);
+ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const at::Tensor& x,
+                              bool wants_few_rows = false);
 
 }  // namespace braid::ops

@@ -96,22 +96,21 @@ std::optional<Normed> norm(NormKind kind, const at::Tensor& x, const at::Tensor&
   return normed;
 }
 
-std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
-                                        const at::Tensor& statistics, const at::Tensor& weight,
-                                        const at::Tensor& weight_gradient,
-                                        const at::Tensor& bias_gradient, const BesideNorm& beside) {
+std::optional<NormGradients> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
+                                           const at::Tensor& statistics, const at::Tensor& weight,
+                                           const BesideNorm& beside) {
   if (!reaches(x)) return std::nullopt;
   const bool rms = kind == NormKind::rms;
   const char* name = rms ? "rms_norm_backward" : "layer_norm_backward";
   const at::Tensor& residual = beside.residual;
   if (!takes(name, {&x, &dy, &weight, &residual, &beside.again, &beside.bias}) ||
-      !takes_floats(name, {&statistics, &weight_gradient, &bias_gradient}) ||
+      !takes_floats(name, {&statistics}) ||
       !fits(name, x, {&x, &dy, &weight, &residual, &beside.again, &beside.bias}))
     return std::nullopt;
-  at::Tensor dx = at::empty_like(x);
   const std::int64_t rows = rows_of(x), width = x.size(-1);
-  const at::Tensor partials = at::empty(
-      {(rms ? 1 : 2) * kernels::norm_partials(rows, width), width}, x.options().dtype(at::kFloat));
+  NormGradients made{at::empty_like(x),
+                     at::empty({kernels::norm_partials(rows, width), (rms ? 1 : 2) * width},
+                               statistics.options())};
   kernels::NormBackward call;
   call.type = type_of(x);
   call.dy = memory(dy);
@@ -121,14 +120,12 @@ std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, con
   call.residual = memory(residual);
   call.y = memory(beside.again);
   call.bias = memory(beside.bias);
-  call.dx = memory(dx);
-  call.dweight = floats(weight_gradient);
-  call.dbias = floats(bias_gradient);
-  call.partials = floats(partials);
+  call.dx = memory(made.dx);
+  call.partials = floats(made.rows);
   call.rows = rows;
   call.width = width;
   (rms ? kernels::rms_norm_backward : kernels::layer_norm_backward)(call, stream_of(x));
-  return dx;
+  return made;
 }
 
 }  // namespace braid::ops::fused

@@ -26,17 +26,21 @@ struct Normed {
 };
 std::optional<Normed> norm(NormKind kind, const at::Tensor& x, const at::Tensor& added,
                            const at::Tensor& weight, const at::Tensor& bias, double epsilon);
-// As ops::layer_norm_backward and its kin; adds to the fp32 gradients that are defined.
-std::optional<at::Tensor> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
-                                        const at::Tensor& statistics, const at::Tensor& weight,
-                                        const at::Tensor& weight_gradient,
-                                        const at::Tensor& bias_gradient, const BesideNorm& beside);
+// As ops::layer_norm_backward and its kin.
+std::optional<NormGradients> norm_backward(NormKind kind, const at::Tensor& dy, const at::Tensor& x,
+                                           const at::Tensor& statistics, const at::Tensor& weight,
+                                           const BesideNorm& beside);
 
 std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::Tensor& x);
 std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
                                             const at::Tensor& x);
-// The gradient in place of x, and what x becomes in place of dy.
-bool activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x);
+// The gradient in place of x, and what x becomes in place of dy; `few_rows` as in
+// ops::ActivatedAgain, where wanted.
+struct Again {
+  at::Tensor few_rows;
+};
+std::optional<Again> activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                    const at::Tensor& x, bool wants_few_rows);
 
 // One after the other in the last dim of [tokens, batch, heads, head_dim]: turns the heads of q and
 // k where they lie.
@@ -46,8 +50,8 @@ struct PackedHeads {
 bool rotary_in_place(const at::Tensor& qkv, const PackedHeads& heads, const RotaryTable& table);
 // dq, dk and dv of [tokens, batch, heads, head_dim], the first two turned back, as one tensor
 // [tokens, batch, (q + 2·kv)·head_dim].
-std::optional<at::Tensor> packed_heads(const at::Tensor& dq, const at::Tensor& dk,
-                                       const at::Tensor& dv, const RotaryTable* table);
+std::optional<PackedGradient> packed_heads(const QkvHeads& gradients, const RotaryTable* table,
+                                           bool wants_few_rows);
 
 // The loss of each row; the logits become their gradient times `scale`.
 struct Vocabulary {
@@ -86,7 +90,7 @@ std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tens
                                       const at::Tensor& weight, const at::Tensor& bias);
 
 // gradient [width] += the sum of the rows of x [rows, width].
-bool column_sum(const at::Tensor& gradient, const at::Tensor& x);
+bool column_sum(const Sum& gradient, const at::Tensor& x);
 // The sum of the squares of all flat tensors, fp64, one element; undefined where one is out of
 // reach.
 at::Tensor square_sum(const std::vector<at::Tensor>& parts);

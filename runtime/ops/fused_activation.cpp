@@ -37,14 +37,13 @@ std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::T
 
 namespace {
 
-void run_backward(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x,
-                  const at::Tensor& dx, const at::Tensor& y) {
+kernels::ActivateBackward backward_of(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                      const at::Tensor& x, const at::Tensor& dx) {
   kernels::ActivateBackward back;
   back.call = call_of(curve, gated, x);
-  back.call.y = memory(y);
   back.dy = memory(dy);
   back.dx = memory(dx);
-  kernels::activate_backward(back, stream_of(x));
+  return back;
 }
 
 }  // namespace
@@ -53,14 +52,23 @@ std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, co
                                             const at::Tensor& x) {
   if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return std::nullopt;
   at::Tensor dx = at::empty_like(x);
-  run_backward(curve, gated, dy, x, dx, {});
+  kernels::activate_backward(backward_of(curve, gated, dy, x, dx), stream_of(x));
   return dx;
 }
 
-bool activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy, const at::Tensor& x) {
-  if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return false;
-  run_backward(curve, gated, dy, x, x, dy);
-  return true;
+std::optional<Again> activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                    const at::Tensor& x, bool wants_few_rows) {
+  if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return std::nullopt;
+  kernels::ActivateBackward back = backward_of(curve, gated, dy, x, x);
+  back.call.y = memory(dy);
+  Again again;
+  if (wants_few_rows) {
+    again.few_rows = at::empty({kernels::activate_partials(back.call), x.size(-1)},
+                               x.options().dtype(at::kFloat));
+    back.partials = floats(again.few_rows);
+  }
+  kernels::activate_backward(back, stream_of(x));
+  return again;
 }
 
 }  // namespace braid::ops::fused

@@ -63,8 +63,9 @@ bool rotary_in_place(const at::Tensor& qkv, const PackedHeads& heads, const Rota
   return true;
 }
 
-std::optional<at::Tensor> packed_heads(const at::Tensor& dq, const at::Tensor& dk,
-                                       const at::Tensor& dv, const RotaryTable* table) {
+std::optional<PackedGradient> packed_heads(const QkvHeads& gradients, const RotaryTable* table,
+                                           bool wants_few_rows) {
+  const auto& [dq, dk, dv] = gradients;
   const char* operation = table != nullptr ? "rotary_backward" : "heads_backward";
   if (!reaches(dq) || !takes_heads(operation, {&dq, &dk, &dv})) return std::nullopt;
   if (table != nullptr && !takes_floats(operation, {&table->cos, &table->sin})) return std::nullopt;
@@ -79,8 +80,14 @@ std::optional<at::Tensor> packed_heads(const at::Tensor& dq, const at::Tensor& d
   call.parts[0] = part_of(dq, packed.narrow(2, 0, q), turns);
   call.parts[1] = part_of(dk, packed.narrow(2, q, kv), turns);
   call.parts[2] = part_of(dv, packed.narrow(2, q + kv, kv), false);
+  PackedGradient made{packed.flatten(2), packed.flatten(2)};
+  if (wants_few_rows) {
+    made.rows = at::empty({kernels::rotary_partials(call), made.dqkv.size(2)},
+                          dq.options().dtype(at::kFloat));
+    call.partials = floats(made.rows);
+  }
   kernels::rotary(call, stream_of(dq));
-  return packed.flatten(2);
+  return made;
 }
 
 }  // namespace braid::ops::fused

@@ -7,14 +7,14 @@
 
 namespace braid::ops::fused {
 
-bool column_sum(const at::Tensor& gradient, const at::Tensor& x) {
-  if (!reaches(x) || !takes("bias_gradient", {&x}) || !takes_floats("bias_gradient", {&gradient}))
+bool column_sum(const Sum& gradient, const at::Tensor& x) {
+  const at::Tensor& sum = gradient.value;
+  if (!reaches(x) || !takes("bias_gradient", {&x}) || !takes_floats("bias_gradient", {&sum}))
     return false;
-  const std::int64_t rows = rows_of(x), width = x.size(-1);
+  const kernels::Columns columns{type_of(x), memory(x), rows_of(x), x.size(-1)};
   const at::Tensor partials =
-      at::empty({kernels::column_partials(rows, width), width}, gradient.options());
-  kernels::column_sum(type_of(x), memory(x), rows, width, floats(partials), floats(gradient),
-                      stream_of(x));
+      at::empty({kernels::column_partials(columns), columns.width}, sum.options());
+  kernels::column_sum(columns, floats(partials), floats(sum), gradient.fresh, stream_of(x));
   return true;
 }
 

@@ -115,13 +115,13 @@ void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Te
     add_product(sum, rows_dy.t(), rows_x);
 }
 
-void add_bias_gradient(const Sum& gradient, const at::Tensor& dy) {
-  const at::Tensor& target = gradient.value;
-  if (target.is_meta() || dy.is_meta()) return;
-  const Timed timed("bias gradient");
-  if (gradient.fresh) target.zero_();
-  if (fused::column_sum(target, dy)) return;
-  target.add_(at::sum(rows_of(dy), {0}, /*keepdim=*/false, target.scalar_type()));
+void add_rows(const Sum& sum, const at::Tensor& rows) {
+  const at::Tensor& target = sum.value;
+  if (target.is_meta() || rows.is_meta()) return;
+  const Timed timed("sums of rows");
+  if (fused::column_sum(sum, rows)) return;
+  if (sum.fresh) target.zero_();
+  target.add_(at::sum(rows_of(rows), {0}, /*keepdim=*/false, target.scalar_type()));
 }
 
 }  // namespace braid::ops

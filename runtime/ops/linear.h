@@ -27,7 +27,7 @@ void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& righ
 at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 // gradient [out, in] += dyᵀ·x, summed in the gradient's own precision (fp32 under bf16).
 void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x);
-// gradient [out] += dy summed over its leading dims.
-void add_bias_gradient(const Sum& gradient, const at::Tensor& dy);
+// sum [width] += rows [.., width] summed over their leading dims: the gradient of a bias.
+void add_rows(const Sum& sum, const at::Tensor& rows);
 
 }  // namespace braid::ops

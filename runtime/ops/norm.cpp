@@ -34,10 +34,6 @@ at::Tensor as_kernel_wants(const at::Tensor& parameter, const at::Tensor& x) {
   return parameter.to(wide(x.scalar_type()));
 }
 
-at::Tensor sum_of_rows(const at::Tensor& x) {
-  return at::sum(x.reshape({-1, x.size(-1)}), at::IntArrayRef{0});
-}
-
 at::Tensor with_residual(const at::Tensor& dx, const at::Tensor& residual) {
   return residual.defined() ? dx.add_(residual) : dx;
 }
@@ -69,26 +65,25 @@ LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Te
   return {std::move(y), at::cat({mean, inverse_sigma}, -1)};
 }
 
-at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                               const at::Tensor& statistics, const at::Tensor& weight,
-                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
-                               const BesideNorm& beside) {
-  if (x.is_meta()) return at::empty(x.sizes(), x.options());
+NormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                  const at::Tensor& statistics, const at::Tensor& weight,
+                                  const BesideNorm& beside) {
+  if (x.is_meta())
+    return {at::empty(x.sizes(), x.options()), at::empty({2 * x.size(-1)}, statistics.options())};
   const Timed timed("norm, gradient");
-  if (auto dx = fused::norm_backward(fused::NormKind::layer, dy, x, statistics, weight,
-                                     weight_gradient, bias_gradient, beside))
-    return *dx;
+  if (auto gradients =
+          fused::norm_backward(fused::NormKind::layer, dy, x, statistics, weight, beside))
+    return *gradients;
   write_again(beside, x, statistics, weight);
   const at::Tensor mean = statistics.narrow(-1, 0, 1).contiguous();
   const at::Tensor inverse_sigma = statistics.narrow(-1, 1, 1).contiguous();
   const at::Tensor scale = as_kernel_wants(weight, x);
   // The kernel learns from a bias only that its gradient has the weight's shape.
-  auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-      dy, x, x.sizes().slice(static_cast<std::size_t>(x.dim() - 1)), mean, inverse_sigma, scale,
-      scale, {true, weight_gradient.defined(), bias_gradient.defined()});
-  if (weight_gradient.defined()) weight_gradient.add_(dweight);
-  if (bias_gradient.defined()) bias_gradient.add_(dbias);
-  return with_residual(dx, beside.residual);
+  auto [dx, dweight, dbias] =
+      at::native_layer_norm_backward(dy, x, x.sizes().slice(static_cast<std::size_t>(x.dim() - 1)),
+                                     mean, inverse_sigma, scale, scale, {true, true, true});
+  return {with_residual(dx, beside.residual),
+          at::cat({dweight, dbias}, 0).to(statistics.scalar_type())};
 }
 
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
@@ -107,30 +102,30 @@ RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) 
   return {std::move(y), std::move(inverse_rms)};
 }
 
-at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                             const at::Tensor& statistics, const at::Tensor& weight,
-                             const at::Tensor& weight_gradient, const BesideNorm& beside) {
-  if (x.is_meta()) return at::empty(x.sizes(), x.options());
+NormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                const at::Tensor& statistics, const at::Tensor& weight,
+                                const BesideNorm& beside) {
+  if (x.is_meta())
+    return {at::empty(x.sizes(), x.options()), at::empty({x.size(-1)}, statistics.options())};
   const Timed timed("norm, gradient");
-  if (auto dx = fused::norm_backward(fused::NormKind::rms, dy, x, statistics, weight,
-                                     weight_gradient, {}, beside))
-    return *dx;
+  if (auto gradients =
+          fused::norm_backward(fused::NormKind::rms, dy, x, statistics, weight, beside))
+    return *gradients;
   write_again(beside, x, statistics, weight);
   if (x.is_cuda()) {
-    auto [dx, dweight] = at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight,
-                                                      {true, weight_gradient.defined()});
-    if (weight_gradient.defined()) weight_gradient.add_(dweight);
-    return with_residual(dx, beside.residual);
+    auto [dx, dweight] =
+        at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight, {true, true});
+    return {with_residual(dx, beside.residual), dweight.to(statistics.scalar_type())};
   }
   // dx = (g - n·mean(g·n)) / rms with g = dy·weight and n the normalised value.
   const at::ScalarType precision = wide(x.scalar_type());
   at::Tensor normalised = at::mul(x.to(precision), statistics);
   at::Tensor product = at::mul(dy, normalised);
-  if (weight_gradient.defined()) weight_gradient.add_(sum_of_rows(product));
+  at::Tensor dweight = at::sum(product.reshape({-1, x.size(-1)}), at::IntArrayRef{0});
   const at::Tensor along = at::mean(product.mul_(weight), at::IntArrayRef{-1}, /*keepdim=*/true);
   at::Tensor dx = at::mul(dy, weight.to(precision));
   dx = dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
-  return with_residual(dx, beside.residual);
+  return {with_residual(dx, beside.residual), std::move(dweight)};
 }
 
 }  // namespace braid::ops

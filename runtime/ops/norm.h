@@ -17,11 +17,15 @@ struct BesideNorm {
   at::Tensor again = {};     // as x: becomes y again
   at::Tensor bias = {};      // of a LayerNorm's y
 };
-// Returns dx; adds to the gradients of weight and bias (either may be undefined: not wanted).
-at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                               const at::Tensor& statistics, const at::Tensor& weight,
-                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient,
-                               const BesideNorm& beside = {});
+struct NormGradients {
+  at::Tensor dx;
+  // [.., width], of a LayerNorm [.., 2·width], in the statistics' precision: rows that add up to
+  // the gradient of the weight, and behind it that of the bias. How many is up to the kernel.
+  at::Tensor rows;
+};
+NormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                  const at::Tensor& statistics, const at::Tensor& weight,
+                                  const BesideNorm& beside = {});
 
 struct RmsNorm {
   at::Tensor y;
@@ -30,8 +34,8 @@ struct RmsNorm {
 // As Hugging Face's Llama: normalised in the statistics' precision, rounded to x's, then times the
 // weight. (The GPU's kernels round once, after the weight.)
 RmsNorm rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
-at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                             const at::Tensor& statistics, const at::Tensor& weight,
-                             const at::Tensor& weight_gradient, const BesideNorm& beside = {});
+NormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                const at::Tensor& statistics, const at::Tensor& weight,
+                                const BesideNorm& beside = {});
 
 }  // namespace braid::ops

@@ -72,18 +72,15 @@ at::Tensor side_by_side(const at::Tensor& q, const at::Tensor& k, const at::Tens
 
 }  // namespace
 
-at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table) {
-  const Timed timed("rotary, gradient");
+PackedGradient heads_backward(const QkvHeads& gradients, const RotaryTable* table,
+                              bool wants_few_rows) {
+  const Timed timed(table != nullptr ? "rotary, gradient" : "heads, gradient");
+  if (auto packed = fused::packed_heads(gradients, table, wants_few_rows)) return *packed;
   const auto& [dq, dk, dv] = gradients;
-  if (auto packed = fused::packed_heads(dq, dk, dv, &table)) return *packed;
-  return side_by_side(rotary_backward(dq, table), rotary_backward(dk, table), dv);
-}
-
-at::Tensor heads_backward(const QkvHeads& gradients) {
-  const Timed timed("heads, gradient");
-  const auto& [dq, dk, dv] = gradients;
-  if (auto packed = fused::packed_heads(dq, dk, dv, nullptr)) return *packed;
-  return side_by_side(dq, dk, dv);
+  const at::Tensor dqkv =
+      table != nullptr ? side_by_side(rotary_backward(dq, *table), rotary_backward(dk, *table), dv)
+                       : side_by_side(dq, dk, dv);
+  return {dqkv, dqkv};
 }
 
 }  // namespace braid::ops

@@ -29,9 +29,12 @@ struct QkvHeads {
 // q and k turned. `qkv` may be overwritten.
 QkvHeads rotary_heads(const at::Tensor& qkv, std::int64_t q_heads, std::int64_t head_dim,
                       const RotaryTable& table);
-// The gradient of what the product made.
-at::Tensor rotary_heads_backward(const QkvHeads& gradients, const RotaryTable& table);
-// The same where nothing was turned.
-at::Tensor heads_backward(const QkvHeads& gradients);
+// The gradient of what the product made; turned back where the heads were turned by `table`.
+struct PackedGradient {
+  at::Tensor dqkv;
+  at::Tensor rows;  // that add up to what those of dqkv do; few where wanted, if a kernel made them
+};
+PackedGradient heads_backward(const QkvHeads& gradients, const RotaryTable* table,
+                              bool wants_few_rows = false);
 
 }  // namespace braid::ops

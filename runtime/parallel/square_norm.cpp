@@ -68,20 +68,18 @@ ops::LayerNorm square_layer_norm(const at::Tensor& x, const at::Tensor& weight,
   return {std::move(y), at::cat({mean, inverse}, -1)};
 }
 
-at::Tensor square_layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                                      const at::Tensor& statistics, const at::Tensor& weight,
-                                      const at::Tensor& weight_gradient,
-                                      const at::Tensor& bias_gradient, const Site& site) {
-  at::Tensor dx =
-      ops::layer_norm_backward(dy, x, statistics, weight, weight_gradient, bias_gradient);
+ops::NormGradients square_layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                              const at::Tensor& statistics,
+                                              const at::Tensor& weight, const Site& site) {
+  ops::NormGradients made = ops::layer_norm_backward(dy, x, statistics, weight);
   const at::Tensor inverse = statistics.narrow(-1, 1, 1);
   const at::Tensor deviation = centred(x, statistics.narrow(-1, 0, 1));
   const at::Tensor gradients = weighted_sum(dy, weight);
   const at::Tensor along = weighted_sum(at::mul(dy, deviation), weight).mul_(inverse);
   const at::Tensor more = too_much(at::cat({gradients, along}, -1), x.size(-1), site);
   const at::Tensor scale = at::mul(more.narrow(-1, 1, 1), inverse).mul_(inverse);
-  dx.addcmul_(deviation, scale);
-  return dx.add_(at::mul(more.narrow(-1, 0, 1), inverse));
+  made.dx.addcmul_(deviation, scale).add_(at::mul(more.narrow(-1, 0, 1), inverse));
+  return made;
 }
 
 ops::RmsNorm square_rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
@@ -96,13 +94,14 @@ ops::RmsNorm square_rms_norm(const at::Tensor& x, const at::Tensor& weight, doub
   return {y.mul_(weight), std::move(inverse)};
 }
 
-at::Tensor square_rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                                    const at::Tensor& statistics, const at::Tensor& weight,
-                                    const at::Tensor& weight_gradient, const Site& site) {
-  at::Tensor dx = ops::rms_norm_backward(dy, x, statistics, weight, weight_gradient);
+ops::NormGradients square_rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                            const at::Tensor& statistics, const at::Tensor& weight,
+                                            const Site& site) {
+  ops::NormGradients made = ops::rms_norm_backward(dy, x, statistics, weight);
   const at::Tensor along = weighted_sum(at::mul(dy, x), weight).mul_(statistics);
   const at::Tensor more = too_much(along, x.size(-1), site);
-  return dx.addcmul_(x, at::mul(more, statistics).mul_(statistics));
+  made.dx.addcmul_(x, at::mul(more, statistics).mul_(statistics));
+  return made;
 }
 
 }  // namespace braid::parallel

@@ -12,15 +12,14 @@ namespace braid::parallel {
 // x [.., hidden / q], weight and bias with this rank's part of the width.
 ops::LayerNorm square_layer_norm(const at::Tensor& x, const at::Tensor& weight,
                                  const at::Tensor& bias, double epsilon, const Site& site);
-at::Tensor square_layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                                      const at::Tensor& statistics, const at::Tensor& weight,
-                                      const at::Tensor& weight_gradient,
-                                      const at::Tensor& bias_gradient, const Site& site);
+ops::NormGradients square_layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                              const at::Tensor& statistics,
+                                              const at::Tensor& weight, const Site& site);
 
 ops::RmsNorm square_rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
                              const Site& site);
-at::Tensor square_rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
-                                    const at::Tensor& statistics, const at::Tensor& weight,
-                                    const at::Tensor& weight_gradient, const Site& site);
+ops::NormGradients square_rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                            const at::Tensor& statistics, const at::Tensor& weight,
+                                            const Site& site);
 
 }  // namespace braid::parallel

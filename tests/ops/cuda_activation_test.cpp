@@ -32,6 +32,23 @@ TEST_P(CudaActivation, ForwardAndGradientAreExact) {
   }
 }
 
+TEST_P(CudaActivation, RowsOfABackwardAddUpToItsColumns) {
+  for (const Activation activation : {Activation::gelu_tanh, Activation::swiglu}) {
+    for (const std::int64_t width : {8, 7, 2056}) {
+      const std::int64_t inputs = width * (is_gated(activation) ? 2 : 1);
+      const at::Tensor x = random({67, 2, inputs}, 1).mul(3), dy = random({67, 2, width}, 2);
+      const at::Tensor dx = activate_backward(activation, exact(dy), exact(x)).flatten(0, 1).sum(0);
+      const ActivatedAgain few = activate_again(activation, dy.clone(), x.clone(), true);
+      EXPECT_LT(few.rows.size(0), 67 * 2) << width;
+      EXPECT_EQ(few.rows.scalar_type(), at::kFloat);
+      EXPECT_TRUE(close(few.rows.sum(0), dx, 2e-5)) << static_cast<int>(activation) << " " << width;
+      const ActivatedAgain all = activate_again(activation, dy.clone(), x.clone());
+      EXPECT_TRUE(identical(all.rows, all.dx));
+      EXPECT_TRUE(identical(few.dx, all.dx));
+    }
+  }
+}
+
 TEST_P(CudaActivation, FarFromZeroTheCurvesAreStraight) {
   for (const Activation activation : {Activation::gelu, Activation::gelu_tanh}) {
     const at::Tensor x = random({2, 16}, 1).abs().add(20).mul(4);

@@ -27,6 +27,10 @@ RotaryTable table_of(const Shape& s, at::Device device) {
 
 RotaryTable exact_table(const RotaryTable& table) { return {exact(table.cos), exact(table.sin)}; }
 
+QkvHeads exact_heads(const QkvHeads& heads) {
+  return {exact(heads.q), exact(heads.k), exact(heads.v)};
+}
+
 TEST_P(CudaRotary, TurnsQAndKInPlaceAndLeavesVAlone) {
   for (const Shape& s : kShapes) {
     const RotaryTable table = table_of(s, device);
@@ -47,12 +51,12 @@ TEST_P(CudaRotary, GradientsOfHeadsThatWereNotTurnedBecomeOneTensor) {
     };
     const QkvHeads gradients{gradient(s.heads, 1), gradient(s.kv_heads, 2),
                              gradient(s.kv_heads, 3)};
-    ASSERT_TRUE(fused::packed_heads(gradients.q, gradients.k, gradients.v, nullptr));
-    EXPECT_EQ(relative_error(
-                  heads_backward(gradients),
-                  heads_backward({exact(gradients.q), exact(gradients.k), exact(gradients.v)})),
-              0)
-        << s.head_dim;
+    ASSERT_TRUE(fused::packed_heads(gradients, nullptr, false));
+    const at::Tensor expected = heads_backward(exact_heads(gradients), nullptr).dqkv;
+    EXPECT_EQ(relative_error(heads_backward(gradients, nullptr).dqkv, expected), 0) << s.head_dim;
+    const PackedGradient few = heads_backward(gradients, nullptr, true);
+    EXPECT_EQ(relative_error(few.dqkv, expected), 0) << s.head_dim;
+    EXPECT_TRUE(close(few.rows.sum(0), expected.flatten(0, 1).sum(0), 2e-5)) << s.head_dim;
   }
 }
 
@@ -65,14 +69,15 @@ TEST_P(CudaRotary, BackwardTurnsBackIntoOneTensor) {
     };
     const QkvHeads gradients{gradient(s.heads, 1), gradient(s.kv_heads, 2),
                              gradient(s.kv_heads, 3)};
-    const at::Tensor packed = rotary_heads_backward(gradients, table);
-    EXPECT_TRUE(packed.is_contiguous());
-    EXPECT_TRUE(
-        close(packed,
-              rotary_heads_backward({exact(gradients.q), exact(gradients.k), exact(gradients.v)},
-                                    exact_table(table)),
-              tolerance()))
-        << s.head_dim;
+    const RotaryTable precise = exact_table(table);
+    const at::Tensor expected = heads_backward(exact_heads(gradients), &precise).dqkv;
+    const PackedGradient packed = heads_backward(gradients, &table);
+    EXPECT_TRUE(packed.dqkv.is_contiguous());
+    EXPECT_TRUE(close(packed.dqkv, expected, tolerance())) << s.head_dim;
+    EXPECT_TRUE(identical(packed.rows, packed.dqkv));
+    const PackedGradient few = heads_backward(gradients, &table, true);
+    EXPECT_TRUE(identical(few.dqkv, packed.dqkv));
+    EXPECT_TRUE(close(few.rows.sum(0), expected.flatten(0, 1).sum(0), 2e-5)) << s.head_dim;
   }
 }
 

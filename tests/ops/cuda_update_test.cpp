@@ -24,12 +24,14 @@ BRAID_KERNEL_TYPES(CudaUpdate);
 
 TEST_P(CudaUpdate, ABiasGradientIsTheSumOfTheRows) {
   for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-           {1, 1}, {5, 8}, {300, 33}, {1000, 264}, {67, 520}, {0, 8}}) {
+           {1, 1}, {5, 8}, {300, 33}, {1000, 264}, {67, 520}, {5000, 12}, {0, 8}}) {
     const at::Tensor dy = random({rows, width}, 1);
     const at::Tensor gradient = floats({width}, 2);
     const at::Tensor expected = exact(gradient).add(exact(dy).sum(0));
-    ASSERT_TRUE(fused::column_sum(gradient, dy));
+    ASSERT_TRUE(fused::column_sum({gradient}, dy));
     EXPECT_TRUE(close(gradient, expected, 2e-5)) << rows << "×" << width;
+    ASSERT_TRUE(fused::column_sum({gradient, true}, dy));
+    EXPECT_TRUE(close(gradient, exact(dy).sum(0), 2e-5)) << rows << "×" << width;
   }
 }
 

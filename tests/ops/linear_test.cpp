@@ -55,7 +55,7 @@ TEST(Linear, ForwardAndGradientsAreAutograds) {
       if (c.bias) {
         const at::Tensor bias_before = random_tensor({c.out}, 6, at::kDouble, device);
         const at::Tensor bias_gradient = bias_before.clone();
-        add_bias_gradient({bias_gradient}, dy);
+        add_rows({bias_gradient}, dy);
         EXPECT_TRUE(close(bias_gradient, bias_before.add(expected[2]), 1e-10)) << c.fact;
       }
     }
@@ -67,7 +67,7 @@ TEST(Linear, GradientsTouchNothingBesideThemInTheFlatBuffer) {
   const at::Tensor dy = random_tensor({5, 4}, 1);
   const at::Tensor x = random_tensor({5, 3}, 2);
   add_weight_gradient({buffer.narrow(0, 2, 12).view({4, 3})}, dy, x);
-  add_bias_gradient({buffer.narrow(0, 14, 4)}, dy);
+  add_rows({buffer.narrow(0, 14, 4)}, dy);
   EXPECT_TRUE(close(buffer.narrow(0, 2, 12).view({4, 3}), dy.t().mm(x), 1e-12));
   EXPECT_TRUE(close(buffer.narrow(0, 14, 4), dy.sum(0), 1e-12));
   EXPECT_EQ(buffer.narrow(0, 0, 2).abs().max().item().toDouble(), 0);
@@ -83,7 +83,7 @@ TEST(Linear, Bfloat16GradientsAreSummedInFloat) {
     const at::Tensor weight_gradient = at::zeros({2, 3}, halves.dtype(at::kFloat));
     const at::Tensor bias_gradient = at::zeros({2}, halves.dtype(at::kFloat));
     add_weight_gradient({weight_gradient}, dy, x);
-    add_bias_gradient({bias_gradient}, dy);
+    add_rows({bias_gradient}, dy);
     EXPECT_TRUE(close(weight_gradient, at::ones({2, 3}).mul(4097), 0));
     EXPECT_TRUE(close(bias_gradient, at::ones({2}).mul(4097), 0));
   }

@@ -53,7 +53,7 @@ const Case kCases[] = {
        const at::Tensor dweight = m.gradient({6, 4});
        const at::Tensor dbias = m.gradient({6});
        add_weight_gradient({dweight}, y, x);
-       add_bias_gradient({dbias}, y);
+       add_rows({dbias}, y);
        return std::vector{y, linear(x, weight), linear_input_gradient(y, weight), dweight, dbias};
      }},
     {"layer_norm",
@@ -61,17 +61,16 @@ const Case kCases[] = {
        const at::Tensor x = m.floats({3, 2, 4});
        const at::Tensor weight = m.floats({4});
        const LayerNorm norm = layer_norm(x, weight, m.floats({4}), 1e-5);
-       return std::vector{norm.y, norm.statistics,
-                          layer_norm_backward(norm.y, x, norm.statistics, weight, m.gradient({4}),
-                                              m.gradient({4}))};
+       const NormGradients made = layer_norm_backward(norm.y, x, norm.statistics, weight);
+       return std::vector{norm.y, norm.statistics, made.dx, made.rows};
      }},
     {"rms_norm",
      [](const Maker& m) {
        const at::Tensor x = m.floats({3, 2, 4});
        const at::Tensor weight = m.floats({4});
        const RmsNorm norm = rms_norm(x, weight, 1e-5);
-       return std::vector{norm.y, norm.statistics,
-                          rms_norm_backward(norm.y, x, norm.statistics, weight, m.gradient({4}))};
+       const NormGradients made = rms_norm_backward(norm.y, x, norm.statistics, weight);
+       return std::vector{norm.y, norm.statistics, made.dx, made.rows};
      }},
     {"rotary",
      [](const Maker& m) {

@@ -7,7 +7,7 @@ namespace braid::ops::kernels {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;  // of a block: so few that a row's end leaves few of them idle
 constexpr std::int64_t kMostGridRows = 65535;
 
 struct Point {
@@ -76,6 +76,7 @@ __global__ void __launch_bounds__(kThreads) backward(ActivateBackward back) {
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kVec;
   if (column >= call.width) return;
+  float sums[kVec] = {}, up_sums[kVec] = {};
   for (std::int64_t row = blockIdx.y; row < call.rows; row += gridDim.y) {
     const std::int64_t begin = row * call.width * (kGated ? 2 : 1);
     float dy[kVec], x[kVec], up[kVec], y[kVec];
@@ -88,12 +89,20 @@ __global__ void __launch_bounds__(kThreads) backward(ActivateBackward back) {
       const float gain = kGated ? up[i] : 1.0F;
       x[i] = dy[i] * gain * point.slope;
       y[i] = point.value * gain;
-      if constexpr (kGated) up[i] = dy[i] * point.value;
+      sums[i] += x[i];
+      if constexpr (kGated) {
+        up[i] = dy[i] * point.value;
+        up_sums[i] += up[i];
+      }
     }
     store<kVec>(as<T>(back.dx) + begin + column, x);
     if constexpr (kGated) store<kVec>(as<T>(back.dx) + begin + call.width + column, up);
     if (call.y != nullptr) store<kVec>(as<T>(call.y) + row * call.width + column, y);
   }
+  if (back.partials == nullptr) return;
+  float* mine = back.partials + blockIdx.y * call.width * (kGated ? 2 : 1);
+  store(mine + column, sums);
+  if constexpr (kGated) store(mine + call.width + column, up_sums);
 }
 
 // Calls body with the type, the pack, the curve and the gate as types.
@@ -124,9 +133,9 @@ void with_shape(const Activate& call, bool aligned, Body body) {
   });
 }
 
-dim3 grid_of(const Activate& call, int vec) {
+dim3 grid_of(const Activate& call, int vec, std::int64_t rows) {
   return dim3(static_cast<unsigned>(ceil_div(call.width, std::int64_t{kThreads} * vec)),
-              static_cast<unsigned>(smaller(call.rows, kMostGridRows)));
+              static_cast<unsigned>(rows));
 }
 
 }  // namespace
@@ -137,19 +146,28 @@ void activate(const Activate& call, Stream stream) {
              [&](auto value, auto vec, auto curve, auto gated) {
                launch(forward<decltype(value), decltype(vec)::value, decltype(curve)::value,
                               decltype(gated)::value>,
-                      grid_of(call, decltype(vec)::value), dim3(kThreads), stream, call,
-                      "activation");
+                      grid_of(call, decltype(vec)::value, smaller(call.rows, kMostGridRows)),
+                      dim3(kThreads), stream, call, "activation");
              });
+}
+
+// As many as are at work at once.
+std::int64_t activate_partials(const Activate& call) {
+  constexpr std::int64_t kBlocksPerProcessor = 2048 / kThreads;
+  const std::int64_t stripes = ceil_div(call.width, std::int64_t{kThreads} * kPack<Bf16>);
+  return smaller(call.rows, ceil_div(kBlocksPerProcessor * num_processors(), larger(stripes, 1)));
 }
 
 void activate_backward(const ActivateBackward& back, Stream stream) {
   const Activate& call = back.call;
   if (call.rows == 0 || call.width == 0) return;
-  with_shape(call, all_aligned(call.x, call.bias, call.y, back.dy, back.dx),
+  const std::int64_t rows =
+      back.partials == nullptr ? smaller(call.rows, kMostGridRows) : activate_partials(call);
+  with_shape(call, all_aligned(call.x, call.bias, call.y, back.dy, back.dx, back.partials),
              [&](auto value, auto vec, auto curve, auto gated) {
                launch(backward<decltype(value), decltype(vec)::value, decltype(curve)::value,
                                decltype(gated)::value>,
-                      grid_of(call, decltype(vec)::value), dim3(kThreads), stream, back,
+                      grid_of(call, decltype(vec)::value, rows), dim3(kThreads), stream, back,
                       "activation backward");
              });
 }

@@ -20,7 +20,7 @@ template <int kVec>
 __device__ __forceinline__ void load_master(const Adamw& call, std::int64_t begin,
                                             float (&master)[kVec]) {
   if (call.master != nullptr) {
-    load_floats(call.master + begin, master);
+    load(call.master + begin, master);
     return;
   }
   using Halves = Pack<std::uint16_t, kVec>;
@@ -38,7 +38,7 @@ template <int kVec>
 __device__ __forceinline__ void store_master(const Adamw& call, std::int64_t begin,
                                              const float (&master)[kVec]) {
   if (call.master != nullptr) {
-    store_floats(call.master + begin, master);
+    store(call.master + begin, master);
     return;
   }
   using Halves = Pack<std::uint16_t, kVec>;
@@ -64,8 +64,8 @@ __device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, co
   float master[kVec], gradient[kVec], first[kVec], second[kVec], decay[kVec];
   load_master(call, begin, master);
   load<kVec>(as<G>(call.gradient) + begin, gradient);
-  load_floats(call.first + begin, first);
-  load_floats(call.second + begin, second);
+  load(call.first + begin, first);
+  load(call.second + begin, second);
   int run = run_of(call, begin);
 #pragma unroll
   for (int i = 0; i < kVec; ++i) {
@@ -82,8 +82,8 @@ __device__ __forceinline__ void update(const Adamw& call, std::int64_t begin, co
     master[i] -= pace.rate / pace.correction1 * first[i] / spread;
   }
   store_master(call, begin, master);
-  store_floats(call.first + begin, first);
-  store_floats(call.second + begin, second);
+  store(call.first + begin, first);
+  store(call.second + begin, second);
 }
 
 template <class G, int kVec>

@@ -46,43 +46,40 @@ __device__ __forceinline__ void count(Peak& peak, const float (&logits)[kVec]) {
 // Rows may begin anywhere: single elements up to the first that is aligned, packs, single elements.
 // Some packs are read ahead of the first that is used, to keep memory busy.
 template <class T, class Packs, class Single>
-__device__ __forceinline__ void walk(const T* row, std::int64_t length, Packs packs,
-                                     Single single) {
+__device__ __forceinline__ void walk(const T* row, int length, Packs packs, Single single) {
   constexpr int kVec = kPack<T>;
   const auto bytes = reinterpret_cast<std::uintptr_t>(row) % kAccess;
-  std::int64_t head = bytes == 0 ? 0 : static_cast<std::int64_t>((kAccess - bytes) / sizeof(T));
+  int head = bytes == 0 ? 0 : static_cast<int>((kAccess - bytes) / sizeof(T));
   if (head > length) head = length;
-  const std::int64_t whole = (length - head) / kVec;
-  const std::int64_t thread = threadIdx.x;
+  const int whole = (length - head) / kVec;
+  const int thread = static_cast<int>(threadIdx.x);
   if (thread < head) single(thread);
-  std::int64_t pack = thread;
+  int pack = thread;
   for (; pack + (kAhead - 1) * kThreads < whole; pack += kAhead * kThreads) {
-    Pack<T, kVec> read[kAhead];
+    uint4 read[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i)
-      read[i] = *reinterpret_cast<const Pack<T, kVec>*>(row + head + (pack + i * kThreads) * kVec);
+      read[i] = load_packed(row + head + (pack + i * kThreads) * kVec);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) packs(head + (pack + i * kThreads) * kVec, read[i]);
   }
   for (; pack < whole; pack += kThreads)
-    packs(head + pack * kVec, *reinterpret_cast<const Pack<T, kVec>*>(row + head + pack * kVec));
-  const std::int64_t tail = head + whole * kVec + thread;
+    packs(head + pack * kVec, load_packed(row + head + pack * kVec));
+  const int tail = head + whole * kVec + thread;
   if (tail < length) single(tail);
 }
 
 template <class T>
-__device__ __forceinline__ Peak peak_of(const T* row, std::int64_t real, Rooms<Peak>& rooms,
-                                        int& turn) {
+__device__ __forceinline__ Peak peak_of(const T* row, int real, Rooms<Peak>& rooms, int& turn) {
   Peak peak = nothing();
   walk(
       row, real,
-      [&](std::int64_t, const Pack<T, kPack<T>>& pack) {
+      [&](int, const uint4& pack) {
         float values[kPack<T>];
-#pragma unroll
-        for (int i = 0; i < kPack<T>; ++i) values[i] = to_float(pack.values[i]);
+        unpack(pack, values);
         count(peak, values);
       },
-      [&](std::int64_t at) {
+      [&](int at) {
         const float values[1] = {to_float(row[at])};
         count(peak, values);
       });
@@ -91,21 +88,37 @@ __device__ __forceinline__ Peak peak_of(const T* row, std::int64_t real, Rooms<P
 
 // factor · exp(logit - largest), less `scale` at the label; zeros where factor is 0 and in padding.
 template <class T>
-__device__ __forceinline__ void write_gradient(T* row, const Logits& call, std::int64_t label,
-                                               float largest, float factor, float scale) {
-  const auto gradient = [&](std::int64_t at, float logit) {
-    if (factor == 0.0F || at >= call.real) return 0.0F;
+__device__ __forceinline__ void write_gradient(T* row, const Logits& call, int label, float largest,
+                                               float factor, float scale) {
+  const int real = static_cast<int>(call.real);
+  const auto gradient = [&](int at, float logit) {
+    if (factor == 0.0F || at >= real) return 0.0F;
     return factor * __expf(logit - largest) - (at == label ? scale : 0.0F);
   };
   walk(
-      row, call.width,
-      [&](std::int64_t at, const Pack<T, kPack<T>>& pack) {
+      row, static_cast<int>(call.width),
+      [&](int at, const uint4& pack) {
         float values[kPack<T>];
+        unpack(pack, values);
+        const int label_here = label - at;
+        if (factor != 0.0F && at + kPack<T> <= real) {
 #pragma unroll
-        for (int i = 0; i < kPack<T>; ++i) values[i] = gradient(at + i, to_float(pack.values[i]));
-        store<kPack<T>>(row + at, values);
+          for (int i = 0; i < kPack<T>; ++i)
+            values[i] = factor * __expf(values[i] - largest) - (i == label_here ? scale : 0.0F);
+        } else {
+#pragma unroll
+          for (int i = 0; i < kPack<T>; ++i) values[i] = gradient(at + i, values[i]);
+        }
+        store(row + at, values);
       },
-      [&](std::int64_t at) { row[at] = from_float<T>(gradient(at, to_float(row[at]))); });
+      [&](int at) { row[at] = from_float<T>(gradient(at, to_float(row[at]))); });
+}
+
+// Where in a slice the label of a row is; -1: elsewhere, or the row does not count.
+__device__ __forceinline__ int label_in(const Logits& call, std::int64_t row) {
+  const std::int64_t label = call.labels[row] - call.first;
+  const bool here = call.labels[row] != call.ignored && label >= 0 && label < call.real;
+  return here ? static_cast<int>(label) : -1;
 }
 
 struct Whole {
@@ -122,15 +135,15 @@ __global__ void __launch_bounds__(kThreads) whole_rows(Whole whole) {
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     T* logits = as<T>(call.logits) + row * call.width;
     const bool counts = call.labels[row] != call.ignored;
-    const std::int64_t label = call.labels[row] - call.first;
-    const bool here = counts && label >= 0 && label < call.real;
-    const float at_label = here ? to_float(logits[label]) : 0.0F;
+    const int label = label_in(call, row);
+    const float at_label = label >= 0 ? to_float(logits[label]) : 0.0F;
     // Also the barrier after which the label's logit may be overwritten.
-    const Peak peak = peak_of(logits, call.real, rooms, turn);
+    const Peak peak = peak_of(logits, static_cast<int>(call.real), rooms, turn);
     if (threadIdx.x == 0)
-      whole.losses[row] = counts ? logf(peak.sum) - (here ? at_label - peak.largest : 0.0F) : 0.0F;
-    write_gradient(logits, call, here ? label : -1, peak.largest,
-                   counts ? whole.scale / peak.sum : 0.0F, whole.scale);
+      whole.losses[row] =
+          counts ? logf(peak.sum) - (label >= 0 ? at_label - peak.largest : 0.0F) : 0.0F;
+    write_gradient(logits, call, label, peak.largest, counts ? whole.scale / peak.sum : 0.0F,
+                   whole.scale);
   }
 }
 
@@ -147,13 +160,12 @@ __global__ void __launch_bounds__(kThreads) row_statistics(Statistics statistics
   const Logits& call = statistics.call;
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     const T* logits = as<T>(call.logits) + row * call.width;
-    const Peak peak = peak_of(logits, call.real, rooms, turn);
+    const Peak peak = peak_of(logits, static_cast<int>(call.real), rooms, turn);
     if (threadIdx.x != 0) continue;
-    const std::int64_t label = call.labels[row] - call.first;
-    const bool here = call.labels[row] != call.ignored && label >= 0 && label < call.real;
+    const int label = label_in(call, row);
     statistics.largest[row] = peak.largest;
     statistics.sums[2 * row] = peak.sum;
-    statistics.sums[2 * row + 1] = here ? to_float(logits[label]) - peak.largest : 0.0F;
+    statistics.sums[2 * row + 1] = label >= 0 ? to_float(logits[label]) - peak.largest : 0.0F;
   }
 }
 
@@ -169,9 +181,7 @@ __global__ void __launch_bounds__(kThreads) row_gradients(Gradient gradient) {
   const Logits& call = gradient.call;
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
     const bool counts = call.labels[row] != call.ignored;
-    const std::int64_t label = call.labels[row] - call.first;
-    const bool here = counts && label >= 0 && label < call.real;
-    write_gradient(as<T>(call.logits) + row * call.width, call, here ? label : -1,
+    write_gradient(as<T>(call.logits) + row * call.width, call, label_in(call, row),
                    gradient.largest[row], counts ? gradient.scale / gradient.sums[2 * row] : 0.0F,
                    gradient.scale);
   }

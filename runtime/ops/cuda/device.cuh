@@ -47,40 +47,86 @@ struct alignas(sizeof(T) * kCount) Pack {
 template <class T>
 inline constexpr int kPack = kAccess / static_cast<int>(sizeof(T));
 
+// 16 bytes at once. The compiler takes such a store apart where it can, even one of CUDA's own
+// vectors, and then a thread writes 2 or 4 bytes at a time.
+template <class T>
+__device__ __forceinline__ uint4 load_packed(const T* from) {
+  return *reinterpret_cast<const uint4*>(from);
+}
+template <class T>
+__device__ __forceinline__ void store_packed(T* to, const uint4& packed) {
+#ifdef __CUDACC__
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "r"(packed.x), "r"(packed.y), "r"(packed.z), "r"(packed.w)
+               : "memory");
+#else
+  *reinterpret_cast<uint4*>(to) = packed;
+#endif
+}
+
+__device__ __forceinline__ void unpack(const uint4& packed, float (&to)[kPack<float>]) {
+  const unsigned words[] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+  for (int i = 0; i < kPack<float>; ++i) to[i] = __uint_as_float(words[i]);
+}
+__device__ __forceinline__ void unpack(const uint4& packed, float (&to)[kPack<Bf16>]) {
+  const unsigned words[] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+  for (int i = 0; i < kPack<Bf16>; i += 2) {
+    to[i] = __uint_as_float(words[i / 2] << 16);
+    to[i + 1] = __uint_as_float(words[i / 2] & 0xffff0000U);
+  }
+}
+
+__device__ __forceinline__ uint4 packed(const float (&from)[kPack<float>]) {
+  return {__float_as_uint(from[0]), __float_as_uint(from[1]), __float_as_uint(from[2]),
+          __float_as_uint(from[3])};
+}
+__device__ __forceinline__ uint4 packed(const float (&from)[kPack<Bf16>]) {
+  unsigned words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const unsigned low = from_float<Bf16>(from[2 * i]).bits;
+    const unsigned high = from_float<Bf16>(from[2 * i + 1]).bits;
+    words[i] = low | high << 16;
+  }
+  return {words[0], words[1], words[2], words[3]};
+}
+
 // In accesses of at most 16 bytes.
 template <int kCount, class T>
 __device__ __forceinline__ void load(const T* from, float (&to)[kCount]) {
-  constexpr int kStep = kCount < kPack<T> ? kCount : kPack<T>;
+  if constexpr (kCount % kPack<T> == 0) {
 #pragma unroll
-  for (int i = 0; i < kCount; i += kStep) {
-    const auto pack = *reinterpret_cast<const Pack<T, kStep>*>(from + i);
+    for (int i = 0; i < kCount; i += kPack<T>) {
+      float part[kPack<T>];
+      unpack(load_packed(from + i), part);
 #pragma unroll
-    for (int j = 0; j < kStep; ++j) to[i + j] = to_float(pack.values[j]);
+      for (int j = 0; j < kPack<T>; ++j) to[i + j] = part[j];
+    }
+  } else {
+    const auto pack = *reinterpret_cast<const Pack<T, kCount>*>(from);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = to_float(pack.values[i]);
   }
 }
 
 template <int kCount, class T>
 __device__ __forceinline__ void store(T* to, const float (&from)[kCount]) {
-  Pack<T, kCount> pack;
+  if constexpr (kCount % kPack<T> == 0) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) pack.values[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
-}
-
-// Floats beside a pack of a narrower type, in accesses of at most 16 bytes.
-template <int kCount>
-__device__ __forceinline__ void load_floats(const float* from, float (&to)[kCount]) {
-  load<kCount>(from, to);
-}
-template <int kCount>
-__device__ __forceinline__ void store_floats(float* to, const float (&from)[kCount]) {
-  constexpr int kStep = kCount < kPack<float> ? kCount : kPack<float>;
+    for (int i = 0; i < kCount; i += kPack<T>) {
+      float part[kPack<T>];
 #pragma unroll
-  for (int i = 0; i < kCount; i += kStep) {
-    Pack<float, kStep> pack;
+      for (int j = 0; j < kPack<T>; ++j) part[j] = from[i + j];
+      store_packed(to + i, packed(part));
+    }
+  } else {
+    Pack<T, kCount> pack;
 #pragma unroll
-    for (int j = 0; j < kStep; ++j) pack.values[j] = from[i + j];
-    *reinterpret_cast<Pack<float, kStep>*>(to + i) = pack;
+    for (int i = 0; i < kCount; ++i) pack.values[i] = from_float<T>(from[i]);
+    *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
   }
 }
 

@@ -44,9 +44,9 @@ struct NormBackward {
   void* dx = nullptr;              // may be `residual` or `dy`
   void* y = nullptr;               // made again; null: not wanted
   const void* bias = nullptr;      // of a LayerNorm's y; may be null
-  float* dweight = nullptr;        // added to; null: not wanted
-  float* dbias = nullptr;          // of a LayerNorm; added to; null: not wanted
-  float* partials = nullptr;       // [norm_partials(rows, width), width], twice for a LayerNorm
+  // [norm_partials(rows, width), width], of a LayerNorm [.., 2·width]: rows that add up to the
+  // gradient of the weight, and behind it that of the bias.
+  float* partials = nullptr;
   std::int64_t rows = 0, width = 0;
 };
 std::int64_t norm_partials(std::int64_t rows, std::int64_t width);
@@ -73,7 +73,11 @@ struct ActivateBackward {
   Activate call;  // its y may be `dy`
   const void* dy = nullptr;
   void* dx = nullptr;  // as x, and may be x
+  // [activate_partials(call), columns of x]: rows that add up to what those of dx do; null: not
+  // wanted.
+  float* partials = nullptr;
 };
+std::int64_t activate_partials(const Activate& call);
 void activate_backward(const ActivateBackward& call, Stream stream);
 
 // ---- rotary positions
@@ -96,7 +100,11 @@ struct Rotary {
   const float* sin = nullptr;
   std::int64_t tokens = 0, batch = 0, head_dim = 0;
   bool back = false;  // turns the other way
+  // [rotary_partials(call), all heads · head_dim]: rows that add up to what all tokens do; null:
+  // not wanted.
+  float* partials = nullptr;
 };
+std::int64_t rotary_partials(const Rotary& call);
 void rotary(const Rotary& call, Stream stream);
 
 // ---- cross-entropy
@@ -120,10 +128,15 @@ void logits_gradient(const Logits& call, float scale, const float* largest, cons
 
 // ---- sums
 
-// out [width] += the sum of x's rows. `partials`: [column_partials(rows, width), width].
-std::int64_t column_partials(std::int64_t rows, std::int64_t width);
-void column_sum(Type type, const void* x, std::int64_t rows, std::int64_t width, float* partials,
-                float* out, Stream stream);
+// out [width] += the sum of x's rows, or becomes it where it is fresh. `partials`:
+// [column_partials(x), width].
+struct Columns {
+  Type type = Type::bf16;
+  const void* x = nullptr;
+  std::int64_t rows = 0, width = 0;
+};
+std::int64_t column_partials(const Columns& x);
+void column_sum(const Columns& x, float* partials, float* out, bool fresh, Stream stream);
 // partials [square_partials()]: their sum is that of x².
 std::int64_t square_partials();
 void square_sum(Type type, const void* x, std::int64_t elements, double* partials, Stream stream);

@@ -23,13 +23,15 @@ std::int64_t norm_partials(std::int64_t, std::int64_t) { absent(); }
 void rms_norm_backward(const NormBackward&, Stream) { absent(); }
 void layer_norm_backward(const NormBackward&, Stream) { absent(); }
 void activate(const Activate&, Stream) { absent(); }
+std::int64_t activate_partials(const Activate&) { absent(); }
 void activate_backward(const ActivateBackward&, Stream) { absent(); }
+std::int64_t rotary_partials(const Rotary&) { absent(); }
 void rotary(const Rotary&, Stream) { absent(); }
 void cross_entropy(const Logits&, float, float*, Stream) { absent(); }
 void logits_statistics(const Logits&, float*, float*, Stream) { absent(); }
 void logits_gradient(const Logits&, float, const float*, const float*, Stream) { absent(); }
-std::int64_t column_partials(std::int64_t, std::int64_t) { absent(); }
-void column_sum(Type, const void*, std::int64_t, std::int64_t, float*, float*, Stream) { absent(); }
+std::int64_t column_partials(const Columns&) { absent(); }
+void column_sum(const Columns&, float*, float*, bool, Stream) { absent(); }
 std::int64_t square_partials() { absent(); }
 void square_sum(Type, const void*, std::int64_t, double*, Stream) { absent(); }
 std::int64_t absmax_partials(std::int64_t) { absent(); }

@@ -2,7 +2,6 @@
 // in backward it goes on to further rows and keeps its columns' share of the weight's gradient.
 
 #include "runtime/ops/cuda/device.cuh"
-#include "runtime/ops/cuda/sums.cuh"
 
 namespace braid::ops::kernels {
 
@@ -140,16 +139,15 @@ __global__ void __launch_bounds__(most_threads<kVec>()) norm_backward(NormBackwa
       store<kVec>(as<T>(call.dx) + at, gradient[p]);
     }
   }
-  float* mine = call.partials + static_cast<std::int64_t>(blockIdx.x) * call.width;
-  float* mine_of_bias = mine + static_cast<std::int64_t>(gridDim.x) * call.width;
+  float* mine =
+      call.partials + static_cast<std::int64_t>(blockIdx.x) * call.width * (kLayer ? 2 : 1);
 #pragma unroll
   for (int p = 0; p < kPer; ++p) {
     const int vector = static_cast<int>(threadIdx.x) + p * threads;
     if (vector >= vectors) continue;
     const std::int64_t column = static_cast<std::int64_t>(vector) * kVec;
-    if (call.dweight != nullptr) store_floats(mine + column, dweight[p]);
-    if constexpr (kLayer)
-      if (call.dbias != nullptr) store_floats(mine_of_bias + column, dbias[p]);
+    store(mine + column, dweight[p]);
+    if constexpr (kLayer) store(mine + call.width + column, dbias[p]);
   }
 }
 
@@ -215,9 +213,6 @@ void backward(const NormBackward& call, Stream stream) {
     else
       run(std::integral_constant<int, 1>{});
   });
-  if (call.dweight != nullptr) add_rows({call.partials, blocks, call.width, call.dweight}, stream);
-  if (kLayer && call.dbias != nullptr)
-    add_rows({call.partials + blocks * call.width, blocks, call.width, call.dbias}, stream);
 }
 
 }  // namespace
@@ -232,7 +227,7 @@ std::int64_t norm_partials(std::int64_t rows, std::int64_t width) {
   const std::int64_t threads = whole_warps(ceil_div(width, kPack<Bf16>));
   const std::int64_t blocks =
       larger(4, smaller(kThreadsPerProcessor / threads, kMostBlocksPerProcessor));
-  return smaller(larger(rows, 1), blocks * num_processors());
+  return smaller(rows, blocks * num_processors());
 }
 
 void rms_norm(const NormForward& call, Stream stream) { forward<false>(call, stream); }

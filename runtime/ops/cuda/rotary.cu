@@ -10,32 +10,56 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A block is one token of one sample.
-template <class T, int kVec>
-__global__ void __launch_bounds__(kThreads) turn(Rotary call) {
-  const std::int64_t token = blockIdx.x / call.batch;
-  const std::int64_t sample = blockIdx.x % call.batch;
+__host__ __device__ __forceinline__ int all_heads(const Rotary& call) {
+  std::int64_t heads = 0;
+  for (const RotaryPart& part : call.parts) heads += part.heads;
+  return static_cast<int>(heads);
+}
+
+struct Place {
+  int part = 0, head = 0;  // the head among those of its part
+};
+
+__device__ __forceinline__ Place place_of(const Rotary& call, int head) {
+  Place place{0, head};
+#pragma unroll
+  for (int p = 0; p + 1 < Rotary::kParts; ++p) {
+    const int heads = static_cast<int>(call.parts[p].heads);
+    if (place.part != p || place.head < heads) continue;
+    place = {p + 1, place.head - heads};
+  }
+  return place;
+}
+
+// A row is one token of one sample. A thread keeps to its columns and goes over its block's rows.
+template <class T, int kVec, bool kSums>
+__global__ void __launch_bounds__(kThreads, kSums ? 3 : 4) turn(Rotary call) {
+  const int rows = static_cast<int>(call.tokens * call.batch), batch = static_cast<int>(call.batch);
   const int half = static_cast<int>(call.head_dim) / 2;
   const int packs = half / kVec;  // of half a head
+  const int heads = all_heads(call);
   const float direction = call.back ? -1.0F : 1.0F;
-#pragma unroll
-  for (int p = 0; p < Rotary::kParts; ++p) {
-    const RotaryPart& part = call.parts[p];
-    const T* in = as<T>(part.in) + token * part.in_token + sample * part.in_batch;
-    T* out = as<T>(part.out) + token * part.out_token + sample * part.out_batch;
-    const int items = static_cast<int>(part.heads) * packs;
-    for (int item = static_cast<int>(threadIdx.x); item < items; item += kThreads) {
-      const int head = item / packs;
-      const int column = (item - head * packs) * kVec;
-      const T* from = in + head * part.in_head + column;
-      T* to = out + head * part.out_head + column;
+  for (int item = static_cast<int>(threadIdx.x); item < heads * packs;
+       item += static_cast<int>(blockDim.x)) {
+    const int head = item / packs;
+    const int column = (item - head * packs) * kVec;
+    const Place place = place_of(call, head);
+    const RotaryPart& part = call.parts[place.part];
+    const T* in = as<T>(part.in) + place.head * part.in_head + column;
+    T* out = as<T>(part.out) + place.head * part.out_head + column;
+    float left_sums[kVec] = {}, right_sums[kVec] = {};
+    for (int row = static_cast<int>(blockIdx.x); row < rows; row += static_cast<int>(gridDim.x)) {
+      const int token = row / batch;
+      const int sample = row - token * batch;
+      const T* from = in + token * part.in_token + sample * part.in_batch;
+      T* to = out + token * part.out_token + sample * part.out_batch;
       float left[kVec], right[kVec];
       load<kVec>(from, left);
       load<kVec>(from + half, right);
       if (part.turns) {
         float cos[kVec], sin[kVec];
-        load_floats(call.cos + token * half + column, cos);
-        load_floats(call.sin + token * half + column, sin);
+        load<kVec>(call.cos + static_cast<std::int64_t>(token) * half + column, cos);
+        load<kVec>(call.sin + static_cast<std::int64_t>(token) * half + column, sin);
 #pragma unroll
         for (int i = 0; i < kVec; ++i) {
           const float l = left[i], r = right[i], s = direction * sin[i];
@@ -45,12 +69,22 @@ __global__ void __launch_bounds__(kThreads) turn(Rotary call) {
       }
       store<kVec>(to, left);
       store<kVec>(to + half, right);
+#pragma unroll
+      for (int i = 0; kSums && i < kVec; ++i) {
+        left_sums[i] += left[i];
+        right_sums[i] += right[i];
+      }
     }
+    if constexpr (!kSums) continue;
+    float* mine = call.partials +
+                  (static_cast<std::int64_t>(blockIdx.x) * heads + head) * call.head_dim + column;
+    store<kVec>(mine, left_sums);
+    store<kVec>(mine + half, right_sums);
   }
 }
 
 bool can_pack(const Rotary& call, int vec) {
-  bool can = call.head_dim / 2 % vec == 0 && all_aligned(call.cos, call.sin);
+  bool can = call.head_dim / 2 % vec == 0 && all_aligned(call.cos, call.sin, call.partials);
   for (const RotaryPart& part : call.parts) {
     if (part.heads == 0) continue;
     can = can && all_aligned(part.in, part.out);
@@ -63,18 +97,34 @@ bool can_pack(const Rotary& call, int vec) {
 
 }  // namespace
 
+// As many as are at work at once.
+std::int64_t rotary_partials(const Rotary& call) {
+  constexpr std::int64_t kBlocksPerProcessor = 8;
+  return smaller(call.tokens * call.batch, kBlocksPerProcessor * num_processors());
+}
+
 void rotary(const Rotary& call, Stream stream) {
   if (call.tokens * call.batch == 0) return;
   with_type(call.type, [&](auto value) {
     using T = decltype(value);
-    const auto run = [&](auto vec) {
-      launch(turn<T, decltype(vec)::value>, dim3(static_cast<unsigned>(call.tokens * call.batch)),
-             dim3(kThreads), stream, call, "rotary");
+    const auto run = [&](auto vec, auto sums, std::int64_t blocks) {
+      const std::int64_t items = all_heads(call) * (call.head_dim / 2 / decltype(vec)::value);
+      const std::int64_t rounds = larger(1, ceil_div(items, kThreads));
+      launch(turn<T, decltype(vec)::value, decltype(sums)::value>,
+             dim3(static_cast<unsigned>(blocks)),
+             dim3(static_cast<unsigned>(whole_warps(ceil_div(items, rounds)))), stream, call,
+             "rotary");
+    };
+    const auto with_sums = [&](auto vec) {
+      if (call.partials != nullptr)
+        run(vec, std::true_type{}, rotary_partials(call));
+      else
+        run(vec, std::false_type{}, call.tokens * call.batch);
     };
     if (can_pack(call, kPack<T>))
-      run(std::integral_constant<int, kPack<T>>{});
+      with_sums(std::integral_constant<int, kPack<T>>{});
     else
-      run(std::integral_constant<int, 1>{});
+      with_sums(std::integral_constant<int, 1>{});
   });
 }
 

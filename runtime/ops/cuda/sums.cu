@@ -1,6 +1,6 @@
 // Column sums (bias gradients), always in the same order, and sums of squares.
 
-#include "runtime/ops/cuda/sums.cuh"
+#include "runtime/ops/cuda/device.cuh"
 
 namespace braid::ops::kernels {
 
@@ -21,8 +21,8 @@ constexpr int kAddWarps = 32;
 constexpr int kSquareBlocks = 4;  // a processor
 
 struct ColumnSum {
-  const void* x = nullptr;
-  std::int64_t rows = 0, width = 0, rows_per_block = 0;
+  Columns x;
+  std::int64_t rows_per_block = 0;
   float* partials = nullptr;
 };
 
@@ -37,13 +37,14 @@ __global__ void __launch_bounds__(kSumThreads) column_partial(ColumnSum call) {
   const std::int64_t column = stripe + lane * kVec;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * call.rows_per_block;
   std::int64_t end = begin + call.rows_per_block;
-  if (end > call.rows) end = call.rows;
+  if (end > call.x.rows) end = call.x.rows;
+  const std::int64_t width = call.x.width;
   float sums[kVec] = {};
-  if (column < call.width) {
+  if (column < width) {
 #pragma unroll 4
     for (std::int64_t row = begin + warp; row < end; row += kSumWarps) {
       float values[kVec];
-      load<kVec>(as<T>(call.x) + row * call.width + column, values);
+      load<kVec>(as<T>(call.x.x) + row * width + column, values);
 #pragma unroll
       for (int i = 0; i < kVec; ++i) sums[i] += values[i];
     }
@@ -51,9 +52,9 @@ __global__ void __launch_bounds__(kSumThreads) column_partial(ColumnSum call) {
 #pragma unroll
   for (int i = 0; i < kVec; ++i) room[warp][lane * kVec + i] = sums[i];
   __syncthreads();
-  float* mine = call.partials + static_cast<std::int64_t>(blockIdx.y) * call.width;
+  float* mine = call.partials + static_cast<std::int64_t>(blockIdx.y) * width;
   for (int i = static_cast<int>(threadIdx.x); i < kWarp * kVec; i += kSumThreads) {
-    if (stripe + i >= call.width) continue;
+    if (stripe + i >= width) continue;
     float sum = 0;
 #pragma unroll
     for (int w = 0; w < kSumWarps; ++w) sum += room[w][i];
@@ -61,7 +62,14 @@ __global__ void __launch_bounds__(kSumThreads) column_partial(ColumnSum call) {
   }
 }
 
-__global__ void __launch_bounds__(kWarp* kAddWarps) add_rows_kernel(AddRows call) {
+struct AddRows {
+  const float* rows = nullptr;  // [num_rows, width]
+  std::int64_t num_rows = 0, width = 0;
+  float* out = nullptr;  // [width]
+  bool fresh = false;
+};
+
+__global__ void __launch_bounds__(kWarp* kAddWarps) add_rows(AddRows call) {
   __shared__ float room[kAddWarps][kWarp + 1];  // a column of it lies in different banks
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -77,7 +85,7 @@ __global__ void __launch_bounds__(kWarp* kAddWarps) add_rows_kernel(AddRows call
   // Turned round, a warp holds what is one column's.
   sum = warp_merged(room[lane][warp], Add{});
   const std::int64_t mine = static_cast<std::int64_t>(blockIdx.x) * kWarp + warp;
-  if (lane == 0 && mine < call.width) call.out[mine] += sum;
+  if (lane == 0 && mine < call.width) call.out[mine] = call.fresh ? sum : call.out[mine] + sum;
 }
 
 struct SquareSum {
@@ -115,40 +123,46 @@ __global__ void __launch_bounds__(kSumThreads) square_partial(SquareSum call) {
   if (threadIdx.x == 0) call.partials[blockIdx.x] = sum;
 }
 
+// Few enough rows of floats that one launch sums them: what other kernels leave.
+bool is_partial(const Columns& x) {
+  constexpr std::int64_t kMostRows = 4096;
+  return x.type == Type::fp32 && x.rows <= kMostRows;
+}
+
 }  // namespace
 
-void add_rows(const AddRows& call, Stream stream) {
-  launch(add_rows_kernel, dim3(static_cast<unsigned>(ceil_div(call.width, kWarp))),
-         dim3(kWarp * kAddWarps), stream, call, "add rows");
-}
-
-std::int64_t column_partials(std::int64_t rows, std::int64_t width) {
+std::int64_t column_partials(const Columns& x) {
+  if (is_partial(x)) return 0;
   // Enough blocks to fill the device twice, whatever the width of a stripe.
-  const std::int64_t stripes = ceil_div(width, kWarp * kPack<Bf16>);
+  const std::int64_t stripes = ceil_div(x.width, kWarp * kPack<Bf16>);
   const std::int64_t wanted = ceil_div(2 * num_processors() * 8, larger(stripes, 1));
-  return larger(1, smaller(wanted, ceil_div(rows, kRowsAtLeast)));
+  return larger(1, smaller(wanted, ceil_div(x.rows, kRowsAtLeast)));
 }
 
-void column_sum(Type type, const void* x, std::int64_t rows, std::int64_t width, float* partials,
-                float* out, Stream stream) {
-  if (rows == 0 || width == 0) return;
-  const std::int64_t splits = column_partials(rows, width);
-  const ColumnSum call{x, rows, width, ceil_div(rows, splits), partials};
-  with_type(type, [&](auto value) {
-    using T = decltype(value);
-    const auto run = [&](auto vec) {
-      constexpr int kVec = decltype(vec)::value;
-      launch(
-          column_partial<T, kVec>,
-          dim3(static_cast<unsigned>(ceil_div(width, kWarp * kVec)), static_cast<unsigned>(splits)),
-          dim3(kSumThreads), stream, call, "column sum");
-    };
-    if (width % kPack<T> == 0 && is_aligned(x))
-      run(std::integral_constant<int, kPack<T>>{});
-    else
-      run(std::integral_constant<int, 1>{});
-  });
-  add_rows({partials, splits, width, out}, stream);
+void column_sum(const Columns& x, float* partials, float* out, bool fresh, Stream stream) {
+  if (x.width == 0) return;
+  AddRows add{static_cast<const float*>(x.x), x.rows, x.width, out, fresh};
+  if (const std::int64_t splits = column_partials(x); splits > 0) {
+    with_type(x.type, [&](auto value) {
+      using T = decltype(value);
+      const auto run = [&](auto vec) {
+        constexpr int kVec = decltype(vec)::value;
+        launch(column_partial<T, kVec>,
+               dim3(static_cast<unsigned>(ceil_div(x.width, kWarp * kVec)),
+                    static_cast<unsigned>(splits)),
+               dim3(kSumThreads), stream, ColumnSum{x, ceil_div(x.rows, splits), partials},
+               "column sum");
+      };
+      if (x.width % kPack<T> == 0 && is_aligned(x.x))
+        run(std::integral_constant<int, kPack<T>>{});
+      else
+        run(std::integral_constant<int, 1>{});
+    });
+    add.rows = partials;
+    add.num_rows = splits;
+  }
+  launch(add_rows, dim3(static_cast<unsigned>(ceil_div(x.width, kWarp))), dim3(kWarp * kAddWarps),
+         stream, add, "add rows");
 }
 
 std::int64_t square_partials() { return kSquareBlocks * num_processors(); }

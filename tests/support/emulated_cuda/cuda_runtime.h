@@ -22,6 +22,10 @@ struct dim3 {
       : x(x_), y(y_), z(z_) {}
 };
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
