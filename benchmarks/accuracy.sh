@@ -5,9 +5,11 @@
 #   benchmarks/accuracy.sh gpu RANKS MEMORY OUT [MORE]  that many NCCL ranks, a memory limit for each
 #
 # Measures machine and model, then runs the plans of all algorithms and of MORE uniform strategies
-# beside their predictions. Leaves profile, results and table in the folder OUT; a second run goes
-# on where the first one ended. BRAID names the program (default build/braid), LAUNCH what starts the
-# ranks (default mpirun); MODEL and BATCH what GPUs train (default a Llama of 1.1 B parameters, 8 samples).
+# beside their predictions. On CPUs, where ranks share caches and memory with whatever else runs, a rehearsal
+# comes between: a few steps of three baselines' plans and three uniform ones, which correct the profile
+# (`braid calibrate`). Leaves profile, results and table in the folder OUT; a second run goes on where the
+# first one ended. BRAID names the program (default build/braid), LAUNCH what starts the ranks (default
+# mpirun); MODEL and BATCH what GPUs train (default a Llama of 1.1 B parameters, 8 samples).
 #
 # Ranks that share one GPU need NVIDIA's MPS and an NCCL that allows it; docs/accuracy.md says how.
 set -euo pipefail
@@ -16,31 +18,43 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 braid=${BRAID:-build/braid}
 launch=${LAUNCH:-mpirun --allow-run-as-root --oversubscribe --bind-to none}
 
-# measure_and_compare RANKS BACKEND MODEL BATCH MORE OUT STEPS LARGEST FLAGS...
-measure_and_compare() {
-  local ranks=$1 backend=$2 model=$3 batch=$4 more=$5 out=$6 steps=$7 largest=$8
-  shift 8
+# measure RANKS BACKEND MODEL BATCH OUT LARGEST FLAGS...
+measure() {
+  local ranks=$1 backend=$2 model=$3 batch=$4 out=$5 largest=$6
+  shift 6
   mkdir -p "$out"
+  if [ -e "$out/profile.json" ]; then return; fi
   # shellcheck disable=SC2086
-  if [ ! -e "$out/profile.json" ]; then
-    $launch -np "$ranks" "$braid" profile model --backend "$backend" --model "$model" \
-      --global-batch "$batch" --max-message "$largest" "$@" --out "$out/profile.json" | tee "$out/profile.txt"
-  fi
+  $launch -np "$ranks" "$braid" profile model --backend "$backend" --model "$model" \
+    --global-batch "$batch" --max-message "$largest" "$@" --out "$out/profile.json" | tee "$out/profile.txt"
+}
+
+# compare RANKS BACKEND BATCH PROFILE RESULTS FLAGS...
+compare() {
+  local ranks=$1 backend=$2 batch=$3 profile=$4 results=$5
+  shift 5
   # shellcheck disable=SC2086
-  $launch -np "$ranks" "$braid" compare --backend "$backend" --profile "$out/profile.json" \
-    --global-batch "$batch" "$@" --more "$more" --steps "$steps" --warmup 1 --timeout 30 \
-    --out "$out/results.json" --markdown "$out/table.md"
+  $launch -np "$ranks" "$braid" compare --backend "$backend" --profile "$profile" --global-batch "$batch" \
+    --warmup 1 --timeout 30 --out "$results" "$@"
 }
 
 case ${1:-} in
   cpu)
     export OMP_NUM_THREADS=2
-    measure_and_compare 8 mpi configs/examples/llama-30m.json 8 18 "${2:?OUT}" 3 32MiB
+    out=${2:?OUT}
+    measure 8 mpi configs/examples/llama-30m.json 8 "$out" 32MiB
+    compare 8 mpi 8 "$out/profile.json" "$out/rehearsal.json" --algorithms zero3,tp,pp --more 3 --steps 3
+    "$braid" calibrate --profile "$out/profile.json" --comparison "$out/rehearsal.json" \
+      --out "$out/calibrated.json" | tee "$out/calibrated.txt"
+    compare 8 mpi 8 "$out/calibrated.json" "$out/results.json" --more 14 --steps 6 --markdown "$out/table.md"
     ;;
   gpu)
     export OMP_NUM_THREADS=1
-    measure_and_compare "${2:?RANKS}" nccl "${MODEL:-configs/examples/llama-1b.json}" "${BATCH:-8}" "${5:-10}" \
-      "${4:?OUT}" 4 1GiB --memory "${3:?MEMORY}"
+    out=${4:?OUT} batch=${BATCH:-8}
+    measure "${2:?RANKS}" nccl "${MODEL:-configs/examples/llama-1b.json}" "$batch" "$out" 1GiB \
+      --memory "${3:?MEMORY}"
+    compare "$2" nccl "$batch" "$out/profile.json" "$out/results.json" --memory "$3" --more "${5:-10}" \
+      --steps 4 --markdown "$out/table.md"
     ;;
   *)
     sed -n '2,/^set/p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//; /^set/d'

@@ -101,12 +101,22 @@ std::string overlaps_text(const Profile& profile, const RenderOptions& look) {
   return paint("While both run, against each alone", Tone::strong, look) + "\n" + table.text();
 }
 
+std::string meetings_text(const Profile& profile, const RenderOptions& look) {
+  if (profile.meetings.empty()) return {};
+  Table table({Align::right, Align::right, Align::right});
+  table.add({"ranks", "compute for", "and wait"});
+  for (const MeetingSample& s : profile.meetings)
+    table.add({std::to_string(s.ranks), format_seconds(s.apart), format_percent(s.wait)});
+  return paint("Where ranks meet again and again", Tone::strong, look) + "\n" + table.text();
+}
+
 }  // namespace
 
 std::string hardware_text(const Profile& profile, const RenderOptions& look) {
   std::string text = machine_text(profile);
-  for (const std::string& part : {devices_text(profile, look), products_text(profile, look),
-                                  groups_text(profile, look), overlaps_text(profile, look)})
+  for (const std::string& part :
+       {devices_text(profile, look), products_text(profile, look), groups_text(profile, look),
+        meetings_text(profile, look), overlaps_text(profile, look)})
     if (!part.empty()) text += "\n" + part;
   return text;
 }

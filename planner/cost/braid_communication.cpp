@@ -31,17 +31,24 @@ class Beside {
 
 }  // namespace
 
-// By how much of its compute a rank waits for the slowest of its group, where they meet again and
-// again: the expected maximum of as many normal deviations, of the size that repetitions of a
-// measurement had.
-double BraidModel::straggling(int ranks) const {
-  if (profile_ == nullptr || !profile_->noise || ranks <= 1) return 0;
-  constexpr double kMiddleHalf = 1.349;  // of a normal distribution, in standard deviations
-  constexpr double kMost = 0.3;          // beyond, it is no jitter that one could plan with
+// Seconds that a rank waits for the slowest of its group while it computes, where they meet so many
+// times on the way.
+double BraidModel::waiting(int ranks, double compute, double meetings) const {
+  if (profile_ == nullptr || ranks <= 1) return 0;
+  if (!meetings_.empty()) {
+    const auto measured = meetings_.lower_bound(ranks);
+    const Curve& waits =
+        measured == meetings_.end() ? meetings_.rbegin()->second : measured->second;
+    return meetings * waits(compute / meetings);
+  }
+  if (!profile_->noise) return 0;
+  // The expected maximum of as many normal deviations, of the size that repetitions of a
+  // measurement had.
+  constexpr double kMost = 0.3;  // beyond, it is no jitter that one could plan with
   constexpr double kMaxima[] = {0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344};  // of 1, 2, 4, …
   const auto power = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks)) - 1);
-  const double deviation = std::min(kMost, profile_->noise->typical / kMiddleHalf);
-  return deviation * kMaxima[std::min(power, std::size(kMaxima) - 1)];
+  const double deviation = std::min(kMost, profile_->noise->deviation());
+  return compute * deviation * kMaxima[std::min(power, std::size(kMaxima) - 1)];
 }
 
 // Collectives of the forward and backward pass itself.
@@ -128,10 +135,9 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
   time.backward_tensor += correction_.tensor * backward;
   if (time.forward_tensor > 0 && s.tp_kind != TensorKind::spatial_temporal) {
     // Each collective begins when the last of its ranks has come.
-    const double late = straggling(s.tp);
-    time.forward_tensor += late * w.compute.forward;
-    time.backward_tensor +=
-        late * (w.compute.backward_input + w.compute.backward_weight + w.compute.recompute);
+    const double meetings = shape.kind == LayerKind::block ? kMeetings : 1;
+    time.forward_tensor += waiting(s.tp, w.compute.forward, meetings);
+    time.backward_tensor += waiting(s.tp, w.compute.all_backward(), meetings);
   }
 
   if (s.cp > 1 && shape.attention != AttentionKind::none) {

@@ -36,6 +36,10 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     correction_ = profile->correction.value_or(Correction{});
     slack_ = profile->allocator_slack.value_or(slack_);
     context_ = profile->context;
+    std::map<int, Points> meetings;
+    for (const MeetingSample& s : profile->meetings)
+      meetings[s.ranks].emplace_back(s.apart.value(), s.wait * s.apart.value());
+    for (auto& [ranks, points] : meetings) meetings_.emplace(ranks, Curve(std::move(points)));
   }
   for (const LayerType& type : model.types) {
     Facts f;

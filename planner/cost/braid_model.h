@@ -1,6 +1,7 @@
 #pragma once
 // Braid's own model of cost: measured figures where a profile has them, a roofline elsewhere.
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -56,6 +57,8 @@ class BraidModel final : public CostModel {
   };
   struct Compute {
     double forward = 0, backward_input = 0, backward_weight = 0, recompute = 0, attention = 0;
+
+    double all_backward() const { return backward_input + backward_weight + recompute; }
   };
   struct Work;  // one layer under one strategy at one site
 
@@ -76,7 +79,7 @@ class BraidModel final : public CostModel {
   LayerMemory memory(const Work& work, ShortLived& short_lived) const;
   ShortLived short_lived(const Work& work, const Split& cut, double transient) const;
   double square_workspace(const Work& work) const;
-  double straggling(int ranks) const;
+  double waiting(int ranks, double compute, double meetings) const;
   double spare_backward(const Work& head) const;
   double update_time(double elements, const DeviceType& device) const;
   double memory_rate(const DeviceType& device) const;
@@ -91,6 +94,7 @@ class BraidModel final : public CostModel {
   Settings settings_;
   Network network_;
   std::vector<Facts> facts_;
+  std::map<int, Curve> meetings_;  // by ranks: seconds waited over seconds since the last meeting
   Correction correction_;
   double slack_;
   std::optional<Bytes> context_;

@@ -116,11 +116,9 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
   time.hidden_tensor = correction_.tensor * std::max(0.0, hides);
   if (repeats) backward += forward;
   // Each exchange begins when the last of its ranks has come.
-  const double late = straggling(s.tp);
-  time.forward_tensor += correction_.tensor * forward + late * w.compute.forward;
+  time.forward_tensor += correction_.tensor * forward + waiting(s.tp, w.compute.forward, kMeetings);
   time.backward_tensor +=
-      correction_.tensor * backward +
-      late * (w.compute.backward_input + w.compute.backward_weight + w.compute.recompute);
+      correction_.tensor * backward + waiting(s.tp, w.compute.all_backward(), kMeetings);
 }
 
 // Products of bf16 factors are made in fp32 and added to what earlier steps gave, in passes of

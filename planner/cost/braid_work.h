@@ -9,6 +9,9 @@ inline constexpr double kCountBytes = 8;  // of a number of rows
 // Flash attention's backward makes the scores again: five products for the forward's two.
 inline constexpr double kScoresBackward = 2.5;
 
+// Collectives of a tensor group in one pass through a block, about.
+inline constexpr double kMeetings = 4;
+
 struct BraidModel::Work {
   const Facts& facts;
   const Strategy& strategy;

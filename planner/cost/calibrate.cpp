@@ -68,6 +68,8 @@ double error_of(const CalibrationCase& c, const Correction& correction) {
   return c.price(correction) / c.measured - 1;
 }
 
+double variance_of(const CalibrationCase& c) { return kStepNoise * kStepNoise + c.noise * c.noise; }
+
 // A least-squares problem in the change of the unknowns: |J d + r|² with the priors, as its normal
 // equations.
 struct Normal {
@@ -87,7 +89,7 @@ Normal linearised(const std::vector<CalibrationCase>& cases, const Unknowns& x, 
       moved[i] += kStep;
       slope[i] = (error_of(c, correction_of(moved, typical)) - residual) / kStep;
     }
-    const double weight = 1 / (kStepNoise * kStepNoise);
+    const double weight = 1 / variance_of(c);
     for (std::size_t i = 0; i < kUnknowns; ++i) {
       for (std::size_t j = 0; j < kUnknowns; ++j)
         normal.matrix[i][j] += weight * slope[i] * slope[j];
@@ -122,7 +124,7 @@ double objective(const std::vector<CalibrationCase>& cases, const Unknowns& x, d
                  const std::array<Prior, kUnknowns>& priors) {
   double sum = 0;
   for (const CalibrationCase& c : cases)
-    sum += std::pow(error_of(c, correction_of(x, typical)) / kStepNoise, 2);
+    sum += std::pow(error_of(c, correction_of(x, typical)), 2) / variance_of(c);
   for (std::size_t i = 0; i < kUnknowns; ++i)
     sum += std::pow((x[i] - priors[i].mean) / priors[i].deviation, 2);
   return sum;

@@ -23,6 +23,7 @@ struct MeasuredTerm {
 // One run.
 struct CalibrationCase {
   Seconds measured;                                 // of a step
+  double noise = 0;                                 // of that, a standard deviation, relative
   std::function<Seconds(const Correction&)> price;  // what a corrected profile says of it
   std::vector<MeasuredTerm> terms = {};             // where the run recorded them
 };
@@ -33,13 +34,13 @@ struct Weighted {
 };
 double weighted_median(std::vector<Weighted> values);
 
-// The most probable correction when a step's time is predicted to about 2%; a factor whose term was
-// measured lies within about 10% of the median ratio of that term (weighted by the seconds it was
-// predicted to take, in steps of which it is at least 1%; at most twice or half: what goes beyond
-// is waiting for other ranks), any other within about 20% of 1; and the overhead of a step is about
-// 2% of it at most. Least squares over relative errors with these priors, by Gauss and Newton; no
-// factor falls below 0.1, and no overhead below zero. What no run depends on stays as it is.
-// Without cases: no correction.
+// The most probable correction when a step's time is predicted to about 2%, beside the noise of
+// what was measured; a factor whose term was measured lies within about 10% of the median ratio of
+// that term (weighted by the seconds it was predicted to take, in steps of which it is at least 1%;
+// at most twice or half: what goes beyond is waiting for other ranks), any other within about 20%
+// of 1; and the overhead of a step is about 2% of it at most. Least squares over relative errors
+// with these priors, by Gauss and Newton; no factor falls below 0.1, and no overhead below zero.
+// What no run depends on stays as it is. Without cases: no correction.
 Correction calibrate(const std::vector<CalibrationCase>& cases);
 
 // The mean of |predicted / measured - 1| under a correction.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
@@ -61,11 +63,15 @@ constexpr SteadyTerm kSteadyTerms[] = {
 
 std::vector<CalibrationCase> calibration_cases(const Profile& profile,
                                                const std::vector<ReportSource>& reports) {
+  // A step of a run is the median of a few.
+  constexpr double kSteps = 4;
+  const double noise = profile.noise ? profile.noise->deviation() / std::sqrt(kSteps) : 0;
   std::vector<CalibrationCase> cases;
   for (const ReportSource& source : reports) {
     expect_same_task(profile, source);
     const RunReport& report = source.report;
     CalibrationCase one{.measured = report.step,
+                        .noise = noise,
                         .price = [&profile, &report](const Correction& correction) {
                           return priced(report.plan, profile, correction).prediction.iteration;
                         }};

@@ -64,7 +64,15 @@ struct OverlapSample {
 };
 inline constexpr double kNoProgress = 1000;
 
-// The optimizer's step over a flat buffer: norm, update, copy to the weights, zeroing.
+// Ranks of a group that compute for some time, meet, and go on: how long they wait for the slowest,
+// as a share of that time.
+struct MeetingSample {
+  int ranks = 2;
+  Seconds apart;
+  double wait = 0;
+};
+
+// The optimizer's step over a flat buffer: norm, update, copy to the weights.
 struct UpdateSample {
   std::int64_t elements = 0;
   Seconds seconds;
@@ -90,6 +98,10 @@ struct Noise {
   double typical = 0;  // the median over all measurements
   double worst = 0;
   std::string worst_name;
+
+  // The spreads are middle halves; this is the standard deviation of a normal distribution with
+  // one.
+  double deviation() const { return typical / 1.349; }
 };
 
 // What a calibration found each term to take against what the samples say.
@@ -139,6 +151,7 @@ struct Profile {
   std::optional<Bytes> context;           // device memory that a process takes before any tensor
   std::optional<double> allocator_slack;  // reserved beyond what is allocated, as a fraction
   std::vector<OverlapSample> overlaps;    // take the place of overlap_slowdown
+  std::vector<MeetingSample> meetings;    // take the place of what noise makes likely
   std::vector<UpdateSample> updates;
   std::vector<GemmSample> gemms;
   std::vector<Fact> taken_on;

@@ -16,6 +16,7 @@ const std::vector<std::string> kPrecisions = {"fp32", "bf16", "fp8"};
 const std::vector<std::string> kTensorKinds = {"megatron", "ulysses"};
 
 constexpr IntRange kRanks{1, 1 << 20};
+constexpr double kMostWait = 1000;
 
 Seconds read_time(const JsonValue& value) { return Seconds(value.number(0, 1e9)); }
 
@@ -106,6 +107,16 @@ OverlapSample read_overlap(const JsonValue& value) {
   sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
   sample.compute = object.at("compute").number(1, kNoProgress);
   sample.communication = object.at("communication").number(1, kNoProgress);
+  object.finish();
+  return sample;
+}
+
+MeetingSample read_meeting(const JsonValue& value) {
+  JsonObject object{value};
+  MeetingSample sample;
+  sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
+  sample.apart = read_time(object.at("apart"));
+  sample.wait = object.at("wait").number(0, kMostWait);
   object.finish();
   return sample;
 }
@@ -244,6 +255,7 @@ Profile profile_from_json(const Json& json, const std::string& source) {
     for (const JsonValue& v : found->array()) samples.push_back(read(v));
   };
   list("overlaps", read_overlap, profile.overlaps);
+  list("meetings", read_meeting, profile.meetings);
   list("updates", read_update, profile.updates);
   list("gemms", read_gemm, profile.gemms);
   if (const auto v = object.find("taken_on"))
@@ -291,6 +303,8 @@ Json to_json(const Profile& profile) {
                                 {"ranks", s.ranks},
                                 {"compute", s.compute},
                                 {"communication", s.communication}});
+  for (const MeetingSample& s : profile.meetings)
+    json["meetings"].push_back({{"ranks", s.ranks}, {"apart", s.apart.value()}, {"wait", s.wait}});
   for (const UpdateSample& s : profile.updates)
     json["updates"].push_back({{"elements", s.elements}, {"seconds", s.seconds.value()}});
   for (const GemmSample& s : profile.gemms)

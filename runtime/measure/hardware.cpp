@@ -87,7 +87,8 @@ Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
                            .values = task.type_of(options.precision),
                            .sums = task.type_of(options.gradient_precision)};
   bench.expect((machine.ranks_per_gpu > 0 ? 1 : 0) + num_device_measurements() +
-               num_collective_measurements(task) + num_overlap_measurements(beside));
+               num_collective_measurements(task) + num_meeting_measurements(task) +
+               num_overlap_measurements(beside));
   Profile profile;
   profile.source = "braid profile hardware";
   profile.precision = options.precision;
@@ -96,6 +97,7 @@ Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   profile.context = measure_context(bench, machine);
   const DeviceRates rates = measure_devices(task, profile);
   measure_collectives(task, profile);
+  measure_meetings(task, profile);
   measure_overlaps(beside, profile);
   profile.cluster = cluster_of(machine, options, rates, profile);
   profile.name =

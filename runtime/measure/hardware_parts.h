@@ -46,6 +46,9 @@ int num_device_measurements();
 int num_collective_measurements(const HardwareTask& task);
 void measure_collectives(const HardwareTask& task, Profile& profile);
 
+int num_meeting_measurements(const HardwareTask& task);
+void measure_meetings(const HardwareTask& task, Profile& profile);
+
 // All groups of one shape, made when the first of them is needed: communicators are expensive.
 class ShapeGroups {
  public:

@@ -101,6 +101,17 @@ TEST(Calibrate, OneWildTermDoesNotMoveTheMedian) {
   EXPECT_NEAR(calibrate(cases).compute, 1.2, 0.01);
 }
 
+TEST(Calibrate, NoisySteps) {
+  // One step in eight took half as long again, for no reason that a factor has.
+  std::vector<CalibrationCase> cases = cases_of({});
+  cases[5].measured = 1.5 * cases[5].measured;
+  const double sure = calibrate(cases).tensor;
+  for (CalibrationCase& c : cases) c.noise = 0.2;
+  const double doubtful = calibrate(cases).tensor;
+  EXPECT_GT(sure, 1.2);
+  EXPECT_LT(doubtful - 1, (sure - 1) / 2);
+}
+
 TEST(Calibrate, NothingBecomesNegative) {
   const auto price = [](const Correction& c) {
     return Seconds(c.compute + c.tensor + c.step_overhead.value());

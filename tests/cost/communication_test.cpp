@@ -302,6 +302,32 @@ TEST_F(Charged, GradientsAreReadOnlyWhereTheyAreAddedTo) {
       << "each one writes, and a quarter is added to what was there";
 }
 
+TEST_F(Charged, TensorRanksWaitAsLongAsWasMeasured) {
+  Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
+  for (MeasuredLayer& layer : profile.layers)
+    for (ComputeSample& sample : layer.compute) {
+      sample.forward = Seconds(4);
+      sample.backward_input = sample.backward_weight = sample.forward;
+    }
+  const auto more = [&](const Strategy& s) {
+    const LayerTime with = time(profile, kBlock, s);
+    Profile silent = profile;
+    silent.meetings.clear();
+    silent.noise.reset();
+    const LayerTime without = time(silent, kBlock, s);
+    return std::pair(with.forward_tensor - without.forward_tensor,
+                     with.backward_tensor - without.backward_tensor);
+  };
+  profile.noise.emplace().typical = 0.1349;
+  EXPECT_NEAR(more({.tp = 4}).first, 4 * 0.1 * 1.029, 1e-12);
+  // What was measured takes its place: 0.25 s after each second, 0.4 s after two.
+  profile.meetings = {{2, Seconds(1), 0}, {4, Seconds(1), 0.25}, {4, Seconds(2), 0.2}};
+  EXPECT_NEAR(more({.tp = 4}).first, 4 * 0.25, 1e-12);
+  EXPECT_NEAR(more({.tp = 4}).second, 4 * 0.4, 1e-12);
+  EXPECT_NEAR(more({.tp = 2, .dp = 2}).first, 0, 1e-12);
+  EXPECT_NEAR(more({.dp = 4}).first, 0, 1e-12) << "no tensor group";
+}
+
 TEST_F(Charged, LayersOfADeviceThatRestsTakeLess) {
   Profile profile = priced_profile(model_, Collective::all_reduce, {});
   for (MeasuredLayer& layer : profile.layers)

@@ -39,7 +39,7 @@ TEST_P(CudaActivation, RowsOfABackwardAddUpToItsColumns) {
       const at::Tensor x = random({67, 2, inputs}, 1).mul(3), dy = random({67, 2, width}, 2);
       const at::Tensor dx = activate_backward(activation, exact(dy), exact(x)).flatten(0, 1).sum(0);
       const ActivatedAgain few = activate_again(activation, dy.clone(), x.clone(), true);
-      EXPECT_LT(few.rows.size(0), 67 * 2) << width;
+      EXPECT_LE(few.rows.size(0), 67 * 2) << width;
       EXPECT_EQ(few.rows.scalar_type(), at::kFloat);
       EXPECT_TRUE(close(few.rows.sum(0), dx, 2e-5)) << static_cast<int>(activation) << " " << width;
       const ActivatedAgain all = activate_again(activation, dy.clone(), x.clone());

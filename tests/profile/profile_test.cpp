@@ -51,6 +51,13 @@ constexpr const char* kProfile = R"({
       "communication": 1000.0
     }
   ],
+  "meetings": [
+    {
+      "ranks": 4,
+      "apart": 0.002,
+      "wait": 0.125
+    }
+  ],
   "updates": [
     {
       "elements": 1048576,
