@@ -46,7 +46,7 @@ case ${1:-} in
     compare 8 mpi 8 "$out/profile.json" "$out/rehearsal.json" --algorithms zero3,tp,pp --more 3 --steps 3
     "$braid" calibrate --profile "$out/profile.json" --comparison "$out/rehearsal.json" \
       --out "$out/calibrated.json" | tee "$out/calibrated.txt"
-    compare 8 mpi 8 "$out/calibrated.json" "$out/results.json" --more 14 --steps 6 --markdown "$out/table.md"
+    compare 8 mpi 8 "$out/calibrated.json" "$out/results.json" --more 14 --steps 2 --rounds 3 --markdown "$out/table.md"
     ;;
   gpu)
     export OMP_NUM_THREADS=1

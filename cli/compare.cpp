@@ -26,7 +26,7 @@ struct CompareFlags {
   std::vector<std::string> algorithms = {"dp",          "zero3",     "tp",  "pp",
                                          "megatron-3d", "galvatron", "bmw", "exact"};
   std::vector<std::string> plans;
-  std::string more = "0", steps = "8", warm_up = "2";
+  std::string more = "0", steps = "8", warm_up = "2", rounds = "1";
   std::string out, markdown;
   bool rerun = false, retry = false;
 };
@@ -54,6 +54,7 @@ CompareOptions read_options(const CompareFlags& flags) {
   options.files.assign(flags.plans.begin(), flags.plans.end());
   options.more = read_small(flags.more, "--more", 0);
   options.steps = read_small(flags.steps, "--steps", 1);
+  options.rounds = read_small(flags.rounds, "--rounds", 1);
   options.warm_up = read_small(flags.warm_up, "--warmup", 0);
   options.out = flags.out;
   options.markdown = flags.markdown;
@@ -126,6 +127,10 @@ void add_compare(CLI::App& app, Run& run) {
   option("--plans", flags->plans, "FILE", "and these plans");
   option("--steps", flags->steps, "N", "steps of each plan that count (default 8)");
   option("--warmup", flags->warm_up, "N", "steps ahead of them (default 2)");
+  option(
+      "--rounds", flags->rounds, "N",
+      "go through all plans N times, --steps each time, so that no plan has a slow moment of the "
+      "machine for itself (default 1)");
   option("--out", flags->out, "FILE",
          "write all results there after every plan; plans that it holds already are not run again");
   verb->add_flag("--rerun", flags->rerun, "run all plans anew, whatever --out holds");

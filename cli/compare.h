@@ -19,10 +19,11 @@ struct CompareOptions {
   std::vector<Algorithm> algorithms;
   std::vector<std::filesystem::path> files;  // plans to add
   int more = 0;                              // uniform plans to add
-  int steps = 8, warm_up = 2;
-  std::filesystem::path out, markdown;  // empty: none
-  bool rerun = false;                   // what was measured before counts for nothing
-  bool retry = false;                   // plans that failed before get another chance
+  int steps = 8, warm_up = 2;                // of a plan's turn
+  int rounds = 1;                            // turns of a plan
+  std::filesystem::path out, markdown;       // empty: none
+  bool rerun = false;                        // what was measured before counts for nothing
+  bool retry = false;                        // plans that failed before get another chance
 };
 
 // The plans to compare, those that an earlier run measured with their figures. Without any plan

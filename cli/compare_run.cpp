@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cli/compare.h"
 #include "cli/train.h"
@@ -79,11 +80,11 @@ Result run_one(const Plan& plan, const CompareOptions& options, comm::Group& wor
   return result;
 }
 
-MeasuredPlan measured_of(const Plan& plan, const train::TrainReport& report,
-                         const CompareOptions& options) {
-  MeasuredPlan measured;
+// What a plan's rounds gave so far, with one more.
+MeasuredPlan with_round(MeasuredPlan measured, const Plan& plan, const train::TrainReport& report,
+                        const CompareOptions& options) {
   const auto first = report.steps.begin() + options.warm_up;
-  measured.steps.assign(first, first + options.steps);
+  measured.steps.insert(measured.steps.end(), first, first + options.steps);
   std::vector<double> seconds;
   seconds.reserve(measured.steps.size());
   for (const Seconds step : measured.steps) seconds.push_back(step.value());
@@ -99,8 +100,12 @@ class Ledger {
  public:
   Ledger(Comparison& comparison, const CompareOptions& options)
       : comparison_(comparison), options_(options) {
-    for (std::size_t i = 0; i < comparison.plans.size(); ++i)
-      if (!comparison.plans[i].measured && comparison.plans[i].error.empty()) open_.push_back(i);
+    // A plan has another turn when all others have had theirs: a machine that grows slow for a
+    // while does so for all of them.
+    for (int round = 1; round <= options.rounds; ++round)
+      for (std::size_t i = 0; i < comparison.plans.size(); ++i)
+        if (comparison.plans[i].error.empty() && rounds_of(comparison.plans[i]) < round)
+          open_.push_back(i);
   }
 
   std::vector<Plan> open_plans() const {
@@ -120,7 +125,8 @@ class Ledger {
     ComparedPlan& compared = row(number);
     compared.error = result.error;
     if (result.error.empty())
-      compared.measured = measured_of(compared.plan, result.report, options_);
+      compared.measured = with_round(compared.measured.value_or(MeasuredPlan{}), compared.plan,
+                                     result.report, options_);
     write();
     const std::string outcome =
         compared.measured ? fmt::format("measured {}", format_seconds(compared.measured->seconds))
@@ -134,11 +140,15 @@ class Ledger {
   }
 
  private:
+  int rounds_of(const ComparedPlan& compared) const {
+    if (!compared.measured) return 0;
+    return std::max(1, static_cast<int>(compared.measured->steps.size()) / options_.steps);
+  }
   ComparedPlan& row(std::size_t number) { return comparison_.plans[open_[number]]; }
 
   Comparison& comparison_;
   const CompareOptions& options_;
-  std::vector<std::size_t> open_;  // indices of plans that have not run
+  std::vector<std::size_t> open_;  // indices of plans, one for each round that they have not run
 };
 
 }  // namespace
@@ -160,9 +170,12 @@ int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& p
       measure::expect_taken_here(profile->profile, facts, profile->reference.file);
     const std::string mine = first ? plans_text(ledger.open_plans()) : "";
     const std::vector<Plan> plans = plans_from_text(measure::broadcast_text(mine, world, device));
+    std::set<std::string> failed;
     for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (failed.contains(layout_key(plans[i]))) continue;
       if (first) ledger.begin(i);
       const Result result = run_one(plans[i], options, world, device);
+      if (!result.error.empty()) failed.insert(layout_key(plans[i]));
       if (first) ledger.end(i, result);
     }
     if (!first) return;

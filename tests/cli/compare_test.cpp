@@ -100,6 +100,21 @@ TEST_F(CompareCommand, PlansThatAreInTheFileAreNotRunAgain) {
   EXPECT_NE(results().plans[0].measured->steps, before.plans[0].measured->steps);
 }
 
+TEST_F(CompareCommand, RoundsGoThroughAllPlans) {
+  const std::vector<std::string> twice = {"--algorithms", "dp,tp", "--rounds", "2"};
+  const Outcome outcome = compare(twice);
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* turn : {"1 of 4: dp", "2 of 4: tp", "3 of 4: dp", "4 of 4: tp"})
+    EXPECT_THAT(outcome.error, HasSubstr(turn));
+  const Comparison found = results();
+  for (const ComparedPlan& compared : found.plans) EXPECT_EQ(compared.measured->steps.size(), 4U);
+  EXPECT_THAT(compare(twice).error, Not(HasSubstr(" of ")));
+  // A third round adds to what there is.
+  ASSERT_EQ(compare({"--algorithms", "dp,tp", "--rounds", "3"}).exit, 0);
+  EXPECT_EQ(results().plans[0].measured->steps.size(), 6U);
+  EXPECT_EQ(results().plans[0].measured->steps[0], found.plans[0].measured->steps[0]);
+}
+
 TEST_F(CompareCommand, APlanThatEndedARunIsTriedAgainOnRequestOnly) {
   ASSERT_EQ(compare({"--algorithms", "dp"}).exit, 0);
   Comparison cut_off = results();
