@@ -9,7 +9,6 @@ namespace braid::ops::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kSummingBlocks = 3;  // of a processor: their sums take registers
 
 __host__ __device__ __forceinline__ int all_heads(const Rotary& call) {
   std::int64_t heads = 0;
@@ -34,7 +33,7 @@ __device__ __forceinline__ Place place_of(const Rotary& call, int head) {
 
 // A row is one token of one sample. A thread keeps to its columns and goes over its block's rows.
 template <class T, int kVec, bool kSums>
-__global__ void __launch_bounds__(kThreads, kSums ? kSummingBlocks : 4) turn(Rotary call) {
+__global__ void __launch_bounds__(kThreads, kSums ? 3 : 4) turn(Rotary call) {
   const int rows = static_cast<int>(call.tokens * call.batch), batch = static_cast<int>(call.batch);
   const int half = static_cast<int>(call.head_dim) / 2;
   const int packs = half / kVec;  // of half a head
@@ -100,7 +99,7 @@ bool can_pack(const Rotary& call, int vec) {
 
 // As many as are at work at once.
 std::int64_t rotary_partials(const Rotary& call) {
-  constexpr std::int64_t kBlocksPerProcessor = kSummingBlocks;
+  constexpr std::int64_t kBlocksPerProcessor = 8;
   return smaller(call.tokens * call.batch, kBlocksPerProcessor * num_processors());
 }
 
