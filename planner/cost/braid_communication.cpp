@@ -10,23 +10,37 @@ namespace braid {
 
 namespace {
 
-// Collectives that run beside one stretch of compute, one after the other.
+// Collectives that run beside one stretch of compute, one after the other: those first that make
+// the most of it. One that makes no progress beside compute keeps nobody from the others' pace.
 class Beside {
  public:
   void add(double seconds, Overlap overlap) {
-    seconds_ += seconds;
-    compute_ += seconds * overlap.compute;
-    communication_ += seconds * overlap.communication;
+    const auto before = [](const Operation& a, const Operation& b) {
+      return a.overlap.communication < b.overlap.communication;
+    };
+    const Operation operation{seconds, overlap};
+    operations_.insert(std::ranges::upper_bound(operations_, operation, before), operation);
   }
-  double seconds() const { return seconds_; }
+  double seconds() const {
+    double sum = 0;
+    for (const Operation& operation : operations_) sum += operation.seconds;
+    return sum;
+  }
   double exposed(double compute) const {
-    if (seconds_ <= 0) return 0;
-    const Overlap mean{compute_ / seconds_, communication_ / seconds_};
-    return mean.exposed(compute, seconds_);
+    double left = compute, exposed = 0;
+    for (const auto& [seconds, overlap] : operations_) {
+      exposed += overlap.exposed(left, seconds);
+      left = std::max(0.0, left - overlap.communication * seconds / overlap.compute);
+    }
+    return exposed;
   }
 
  private:
-  double seconds_ = 0, compute_ = 0, communication_ = 0;
+  struct Operation {
+    double seconds = 0;
+    Overlap overlap;
+  };
+  std::vector<Operation> operations_;
 };
 
 }  // namespace

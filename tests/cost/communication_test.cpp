@@ -348,6 +348,24 @@ TEST_F(Charged, LayersOfADeviceThatRestsTakeLess) {
   EXPECT_DOUBLE_EQ(forward(ScheduleKind::zero_bubble, 4, 8, 1), 1 - 0.5 * 1 / 9);
 }
 
+TEST_F(Charged, ACollectiveThatMakesNoProgressDoesNotKeepComputeSlow) {
+  // Ten seconds of backward; a gather and a reduction of half a second each, beside each other's
+  // micro-batch. The reduction takes its time and slows compute by half; the gather waits.
+  Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
+  for (CollectiveSample& sample : profile.collectives)
+    if (sample.op == Collective::reduce_scatter) sample.seconds = Seconds(0.5);
+  for (MeasuredLayer& layer : profile.layers)
+    for (ComputeSample& sample : layer.compute) {
+      sample.forward = Seconds(10);
+      sample.backward_input = sample.backward_weight = Seconds(5);
+    }
+  profile.overlaps = {{Collective::all_gather, 4, 1, kNoProgress},
+                      {Collective::reduce_scatter, 4, 1.5, 1}};
+  const LayerTime found = time(profile, kBlock, {.dp = 4, .zero = Zero::parameters}, 2);
+  const double slowed = 0.5 - 0.5 / 1.5;
+  EXPECT_NEAR(found.backward_gather, 0.5 + slowed, 11.0 / kNoProgress);
+}
+
 TEST_F(Charged, WhatComputeHidesIsToldApart) {
   // A second of forward, two of backward; gathers of half a second that disturb nobody.
   Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
