@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Holds predictions against runs, as docs/accuracy.md shows them:
 #
-#   benchmarks/accuracy.sh cpu OUT                      8 MPI ranks of 2 threads, 16 cores
+#   benchmarks/accuracy.sh cpu OUT [RANKS THREADS]      MPI ranks (default 8 of 2 threads, for 16 cores)
 #   benchmarks/accuracy.sh gpu RANKS MEMORY OUT [MORE]  that many NCCL ranks, a memory limit for each
 #
 # Measures machine and model, then runs the plans of all algorithms and of MORE uniform strategies
@@ -40,13 +40,14 @@ compare() {
 
 case ${1:-} in
   cpu)
-    export OMP_NUM_THREADS=2
-    out=${2:?OUT}
-    measure 8 mpi configs/examples/llama-30m.json 8 "$out" 32MiB
-    compare 8 mpi 8 "$out/profile.json" "$out/rehearsal.json" --algorithms zero3,tp,pp --more 3 --steps 3
+    export OMP_NUM_THREADS=${4:-2}
+    out=${2:?OUT} ranks=${3:-8}
+    measure "$ranks" mpi configs/examples/llama-30m.json 8 "$out" 32MiB
+    compare "$ranks" mpi 8 "$out/profile.json" "$out/rehearsal.json" --algorithms zero3,tp,pp --more 3 --steps 3
     "$braid" calibrate --profile "$out/profile.json" --comparison "$out/rehearsal.json" \
       --out "$out/calibrated.json" | tee "$out/calibrated.txt"
-    compare 8 mpi 8 "$out/calibrated.json" "$out/results.json" --more 14 --steps 2 --rounds 3 --markdown "$out/table.md"
+    compare "$ranks" mpi 8 "$out/calibrated.json" "$out/results.json" --more 14 --steps 2 --rounds 3 \
+      --markdown "$out/table.md"
     ;;
   gpu)
     export OMP_NUM_THREADS=1

@@ -234,8 +234,7 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   };
   const double gather = over_replicas(&Network::all_gather, weight_bytes);
   const double scatter = over_replicas(&Network::reduce_scatter, gradient_bytes);
-  const double backward =
-      w.compute.backward_input + w.compute.backward_weight + w.compute.recompute;
+  const double backward = w.compute.all_backward();
 
   const bool gathers = s.zero == Zero::parameters;
   const bool scatters_at_once = s.zero == Zero::gradients || s.zero == Zero::parameters;

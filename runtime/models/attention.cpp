@@ -243,7 +243,8 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
     norm(dk, k_norm_, Slot::raw_k, Slot::statistics_k);
   }
   const ops::RotaryTable* turned = s.rotary && !s.qk_norm ? &rotary_table() : nullptr;
-  const auto [dqkv, dqkv_rows] = ops::heads_backward({dq, dk, dv}, turned, s.qkv_bias);
+  const auto [dqkv, dqkv_rows] =
+      ops::heads_backward({dq, dk, dv}, turned, s.qkv_bias && !work.waits());
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
   parallel::Scattering sum(site_, 1);

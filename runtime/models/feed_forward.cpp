@@ -104,7 +104,7 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   auto [dactivated, down_operand] = parallel::linear_input_gradient(
       arriving.wait(), parameters.weight(down_), Direction::outward, site_);
   auto [dpre, activated, dpre_rows] =
-      ops::activate_again(s.activation, dactivated, pre, s.ffn_bias);
+      ops::activate_again(s.activation, dactivated, pre, s.ffn_bias && !work.waits());
   const SeenAgain seen(site_, site_.chunks, work);
   if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.later(

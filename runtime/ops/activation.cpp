@@ -122,7 +122,7 @@ ActivatedAgain activate_again(Activation activation, const at::Tensor& dy, const
   const Timed timed("activation, gradient");
   if (const auto kernel = kernel_curve(curve_of(activation)))
     if (auto again = fused::activate_again(*kernel, is_gated(activation), dy, x, wants_few_rows))
-      return {x, dy, wants_few_rows ? again->few_rows : x};
+      return *again;
   const at::Tensor dx = activate_backward(activation, dy, x);
   return {dx, activate(activation, x), dx};
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/ops/activation.h"
 #include "runtime/ops/cuda/kernels.h"
 #include "runtime/ops/linear.h"
 #include "runtime/ops/norm.h"
@@ -34,13 +35,9 @@ std::optional<NormGradients> norm_backward(NormKind kind, const at::Tensor& dy, 
 std::optional<at::Tensor> activate(kernels::Curve curve, bool gated, const at::Tensor& x);
 std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, const at::Tensor& dy,
                                             const at::Tensor& x);
-// The gradient in place of x, and what x becomes in place of dy; `few_rows` as in
-// ops::ActivatedAgain, where wanted.
-struct Again {
-  at::Tensor few_rows;
-};
-std::optional<Again> activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy,
-                                    const at::Tensor& x, bool wants_few_rows);
+// As ops::activate_again: the gradient in place of x, and what x becomes in place of dy.
+std::optional<ActivatedAgain> activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                             const at::Tensor& x, bool wants_few_rows);
 
 // One after the other in the last dim of [tokens, batch, heads, head_dim]: turns the heads of q and
 // k where they lie.

@@ -56,16 +56,16 @@ std::optional<at::Tensor> activate_backward(kernels::Curve curve, bool gated, co
   return dx;
 }
 
-std::optional<Again> activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy,
-                                    const at::Tensor& x, bool wants_few_rows) {
+std::optional<ActivatedAgain> activate_again(kernels::Curve curve, bool gated, const at::Tensor& dy,
+                                             const at::Tensor& x, bool wants_few_rows) {
   if (!reaches(x) || !takes("activation_backward", {&x, &dy})) return std::nullopt;
   kernels::ActivateBackward back = backward_of(curve, gated, dy, x, x);
   back.call.y = memory(dy);
-  Again again;
+  ActivatedAgain again{x, dy, x};
   if (wants_few_rows) {
-    again.few_rows = at::empty({kernels::activate_partials(back.call), x.size(-1)},
-                               x.options().dtype(at::kFloat));
-    back.partials = floats(again.few_rows);
+    again.rows = at::empty({kernels::activate_partials(back.call), x.size(-1)},
+                           x.options().dtype(at::kFloat));
+    back.partials = floats(again.rows);
   }
   kernels::activate_backward(back, stream_of(x));
   return again;

@@ -115,6 +115,13 @@ void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Te
     add_product(sum, rows_dy.t(), rows_x);
 }
 
+at::Tensor sum_of_rows(const at::Tensor& rows) {
+  if (rows.dim() == 1) return rows;
+  const Sum sum{at::empty({rows.size(-1)}, rows.options()), true};
+  add_rows(sum, rows);
+  return sum.value;
+}
+
 void add_rows(const Sum& sum, const at::Tensor& rows) {
   const at::Tensor& target = sum.value;
   if (target.is_meta() || rows.is_meta()) return;
