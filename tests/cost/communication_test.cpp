@@ -302,13 +302,18 @@ TEST_F(Charged, GradientsAreReadOnlyWhereTheyAreAddedTo) {
       << "each one writes, and a quarter is added to what was there";
 }
 
-TEST_F(Charged, TensorRanksWaitAsLongAsWasMeasured) {
-  Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
+// Seconds of every layer; half of backward is for the weights.
+void let_compute(Profile& profile, double forward, double backward) {
   for (MeasuredLayer& layer : profile.layers)
     for (ComputeSample& sample : layer.compute) {
-      sample.forward = Seconds(4);
-      sample.backward_input = sample.backward_weight = sample.forward;
+      sample.forward = Seconds(forward);
+      sample.backward_input = sample.backward_weight = Seconds(backward / 2);
     }
+}
+
+TEST_F(Charged, TensorRanksWaitAsLongAsWasMeasured) {
+  Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
+  let_compute(profile, 4, 8);
   const auto more = [&](const Strategy& s) {
     const LayerTime with = time(profile, kBlock, s);
     Profile silent = profile;
@@ -354,11 +359,7 @@ TEST_F(Charged, ACollectiveThatMakesNoProgressDoesNotKeepComputeSlow) {
   Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
   for (CollectiveSample& sample : profile.collectives)
     if (sample.op == Collective::reduce_scatter) sample.seconds = Seconds(0.5);
-  for (MeasuredLayer& layer : profile.layers)
-    for (ComputeSample& sample : layer.compute) {
-      sample.forward = Seconds(10);
-      sample.backward_input = sample.backward_weight = Seconds(5);
-    }
+  let_compute(profile, 10, 10);
   profile.overlaps = {{Collective::all_gather, 4, 1, kNoProgress},
                       {Collective::reduce_scatter, 4, 1.5, 1}};
   const LayerTime found = time(profile, kBlock, {.dp = 4, .zero = Zero::parameters}, 2);
@@ -369,11 +370,7 @@ TEST_F(Charged, ACollectiveThatMakesNoProgressDoesNotKeepComputeSlow) {
 TEST_F(Charged, WhatComputeHidesIsToldApart) {
   // A second of forward, two of backward; gathers of half a second that disturb nobody.
   Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
-  for (MeasuredLayer& layer : profile.layers)
-    for (ComputeSample& sample : layer.compute) {
-      sample.forward = Seconds(1);
-      sample.backward_input = sample.backward_weight = sample.forward;
-    }
+  let_compute(profile, 1, 2);
   profile.overlap_slowdown = 1;
   const Strategy s{.dp = 4, .zero = Zero::parameters};
   const LayerTime hidden = time(profile, kBlock, s);
