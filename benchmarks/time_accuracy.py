@@ -4,7 +4,7 @@
     benchmarks/time_accuracy.py FOLDER... [--profile FILE] [--braid build/braid]
 
 A FOLDER is what benchmarks/accuracy.sh leaves: results.json beside its profile.json. With --profile another
-one prices, for example what `braid calibrate` wrote. Plans that an algorithm found and uniform ones are
+one prices: what `braid calibrate` wrote, which is calibrated.json in a run on CPUs. Plans that an algorithm found and uniform ones are
 counted apart: a calibration by the first has not seen the second.
 """
 

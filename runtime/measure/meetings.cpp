@@ -11,7 +11,6 @@
 #include <chrono>
 
 #include "runtime/measure/hardware_parts.h"
-#include "runtime/measure/shapes.h"
 
 namespace braid::measure {
 

@@ -151,7 +151,7 @@ void activate(const Activate& call, Stream stream) {
              });
 }
 
-// As many as are at work at once.
+// Enough to fill the device.
 std::int64_t activate_partials(const Activate& call) {
   constexpr std::int64_t kBlocksPerProcessor = 2048 / kThreads;
   const std::int64_t stripes = ceil_div(call.width, std::int64_t{kThreads} * kPack<Bf16>);

@@ -97,7 +97,7 @@ bool can_pack(const Rotary& call, int vec) {
 
 }  // namespace
 
-// As many as are at work at once.
+// Enough to fill the device.
 std::int64_t rotary_partials(const Rotary& call) {
   constexpr std::int64_t kBlocksPerProcessor = 8;
   return smaller(call.tokens * call.batch, kBlocksPerProcessor * num_processors());
