@@ -9,7 +9,9 @@
 # comes between: a few steps of three baselines' plans and three uniform ones, which correct the profile
 # (`braid calibrate`). Leaves profile, results and table in the folder OUT; a second run goes on where the
 # first one ended. BRAID names the program (default build/braid), LAUNCH what starts the ranks (default
-# mpirun); MODEL and BATCH what GPUs train (default a Llama of 1.1 B parameters, 8 samples).
+# mpirun); BATCH the samples of a step (default 16 on CPUs, where fewer leave no time to hide sums of gradients, 8
+# on GPUs), ROUNDS how often CPU plans take turns (default 3); MODEL what GPUs train (default a Llama of 1.1 B
+# parameters).
 #
 # Ranks that share one GPU need NVIDIA's MPS and an NCCL that allows it; docs/accuracy.md says how.
 set -euo pipefail
@@ -41,12 +43,12 @@ compare() {
 case ${1:-} in
   cpu)
     export OMP_NUM_THREADS=${4:-2}
-    out=${2:?OUT} ranks=${3:-8}
-    measure "$ranks" mpi configs/examples/llama-30m.json 8 "$out" 32MiB
-    compare "$ranks" mpi 8 "$out/profile.json" "$out/rehearsal.json" --algorithms zero3,tp,pp --more 3 --steps 3
+    out=${2:?OUT} ranks=${3:-8} batch=${BATCH:-16}
+    measure "$ranks" mpi configs/examples/llama-30m.json "$batch" "$out" 32MiB
+    compare "$ranks" mpi "$batch" "$out/profile.json" "$out/rehearsal.json" --algorithms zero3,tp,pp --more 3 --steps 3
     "$braid" calibrate --profile "$out/profile.json" --comparison "$out/rehearsal.json" \
       --out "$out/calibrated.json" | tee "$out/calibrated.txt"
-    compare "$ranks" mpi 8 "$out/calibrated.json" "$out/results.json" --more 14 --steps 2 --rounds 3 \
+    compare "$ranks" mpi "$batch" "$out/calibrated.json" "$out/results.json" --more 14 --steps 2 --rounds "${ROUNDS:-3}" \
       --markdown "$out/table.md"
     ;;
   gpu)

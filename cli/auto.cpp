@@ -30,7 +30,7 @@ namespace {
 // Flags as they were typed.
 struct AutoFlags {
   TrainFlags train;
-  std::string model, sequence, global_batch, memory, precision, cache, threads;
+  std::string model, sequence, global_batch, memory, precision, gradients = "fp32", cache, threads;
 };
 
 // All that is known before the ranks start.
@@ -76,6 +76,7 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
   search.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
   search.precision = read_precision(
       {.world = {}, .out = {}, .precision = flags.precision, .limit = {}}, job.place);
+  search.gradient_precision = read_gradients(flags.gradients, search.precision);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   search.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
@@ -90,8 +91,9 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
 // What a cached profile depends on, as the name of its file.
 std::filesystem::path cache_file(const Job& job, const std::vector<Fact>& facts) {
   std::string text =
-      fmt::format("{} {} {} {} {}\n", kVersion, kProfileVersion, name_of(job.search.precision),
-                  job.search.global_batch, job.search.memory_limit.value());
+      fmt::format("{} {} {} {} {} {}\n", kVersion, kProfileVersion, name_of(job.search.precision),
+                  name_of(job.search.gradient_precision), job.search.global_batch,
+                  job.search.memory_limit.value());
   for (const Fact& fact : facts) text += fmt::format("{}: {}\n", fact.name, fact.value);
   text += to_json(job.model).dump();
   return job.cache / fmt::format("profile-{}.json", fingerprint(text));
@@ -140,9 +142,11 @@ LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device d
   measure::Bench bench = open_bench(world, device, flags, job.place, facts, "braid auto");
   measure::HardwareOptions machine;
   machine.precision = job.search.precision;
+  machine.gradient_precision = job.search.gradient_precision;
   machine.backend = job.place.backend;
   measure::ModelOptions options;
   options.precision = job.search.precision;
+  options.gradient_precision = job.search.gradient_precision;
   options.global_batch = job.search.global_batch;
   options.memory = job.search.memory_limit;
   measure::ModelCost cost;
@@ -217,6 +221,7 @@ void add_auto(CLI::App& app, Run& run) {
   option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
   option("--precision", flags->precision, "NAME",
          "bf16 or fp32; otherwise bf16 on GPUs, fp32 on CPUs");
+  option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--cache", flags->cache, "FOLDER",
          "where measurements are kept (default $XDG_CACHE_HOME/braid or ~/.cache/braid)");
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");

@@ -21,7 +21,7 @@ namespace {
 struct BenchFlags {
   WorldFlags world;
   std::string model, batch, sequence, micro_batches = "1", steps = "8", warm_up = "4";
-  std::string recompute = "none", precision = "bf16", peak, json;
+  std::string recompute = "none", precision = "bf16", gradients = "fp32", peak, json;
   bool no_capture = false;
 };
 
@@ -130,6 +130,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
   options.steps = static_cast<int>(*read_count(flags.steps, "--steps"));
   options.warm_up = static_cast<int>(*read_count(flags.warm_up, "--warmup"));
   options.precision = read_enum(flags.precision, "--precision", kPrecisions);
+  options.gradients = read_gradients(flags.gradients, options.precision);
   options.capture = !flags.no_capture;
   constexpr Recompute kChoices[] = {Recompute::none, Recompute::selective, Recompute::full};
   options.recompute = read_enum(flags.recompute, "--recompute", kChoices);
@@ -146,8 +147,10 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
     const measure::StepTimes times = measure::time_step(model, world, device, options);
     const auto tokens = static_cast<double>(options.batch * model.sequence);
     const auto facts = ops::device_facts(device);
-    const std::string where = fmt::format("{} on {}", name_of(options.precision),
-                                          facts ? facts->name : std::string("the CPU"));
+    const bool narrow = options.gradients == Precision::bf16;
+    const std::string where =
+        fmt::format("{}{} on {}", name_of(options.precision), narrow ? ", gradients too," : "",
+                    facts ? facts->name : std::string("the CPU"));
     if (!flags.json.empty())
       write_text(flags.json, to_json(model, times, tokens, peak).dump(2) + "\n");
     print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
@@ -170,6 +173,7 @@ void add_bench(CLI::App& app, Run& run) {
   option("--micro-batches", flags->micro_batches, "N", "parts of the batch (default 1)");
   option("--recompute", flags->recompute, "NAME", "none (default), selective or full");
   option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
+  option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--steps", flags->steps, "N", "that count (default 8)");
   option("--warmup", flags->warm_up, "N", "before those (default 4)");
   option("--peak", flags->peak, "N", "TFLOP/s of the device; otherwise its data sheet's");

@@ -73,6 +73,16 @@ std::size_t read_choice(const std::string& text, const std::string& flag,
   return JsonValue(value, flag).choice(names);
 }
 
+Precision read_gradients(const std::string& text, Precision precision) {
+  constexpr Precision kGradients[] = {Precision::fp32, Precision::bf16};
+  const Precision gradients = read_enum(text, "--gradients", kGradients);
+  if (gradients == Precision::bf16 && precision == Precision::fp32)
+    throw Error({.what = "gradients in bf16 of a model that computes in fp32",
+                 .where = "--gradients",
+                 .fix = "leave it out, or compute in bf16 (--precision)"});
+  return gradients;
+}
+
 Format read_format(const std::string& text) {
   return static_cast<Format>(read_choice(text, "--format", {"text", "json"}));
 }

@@ -32,6 +32,10 @@ Enum read_enum(const std::string& text, const std::string& flag, const Enum (&va
 inline constexpr CostKind kCosts[] = {CostKind::measured, CostKind::roofline, CostKind::galvatron,
                                       CostKind::analytic};
 inline constexpr Precision kPrecisions[] = {Precision::bf16, Precision::fp32, Precision::fp8};
+// Of --gradients, for a model that computes in `precision`.
+Precision read_gradients(const std::string& text, Precision precision);
+inline constexpr const char* kGradientsHelp =
+    "fp32 (default) or bf16: gradients, and sums of them over micro-batches and ranks";
 
 enum class Format { text, json };
 Format read_format(const std::string& text);

@@ -22,7 +22,7 @@ namespace {
 struct CompareFlags {
   WorldFlags world;
   TaskFlags task;
-  std::string memory, global_batch, precision, cost, threads;
+  std::string memory, global_batch, precision, gradients, cost, threads;
   std::vector<std::string> algorithms = {"dp",          "zero3",     "tp",  "pp",
                                          "megatron-3d", "galvatron", "bmw", "exact"};
   std::vector<std::string> plans;
@@ -79,6 +79,8 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
     options.search.gradient_precision = task.profile->profile.gradient_precision;
     if (flags.precision.empty()) options.search.precision = task.profile->profile.precision;
   }
+  if (!flags.gradients.empty())
+    options.search.gradient_precision = read_gradients(flags.gradients, options.search.precision);
   const int devices = task.cluster.num_devices();
   if (launch && launch->size != devices)
     throw Error(
@@ -116,6 +118,7 @@ void add_compare(CLI::App& app, Run& run) {
   option("--devices", flags->task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
   option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
+  option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--cost", flags->cost, "NAME",
          "measured (default with a profile), roofline (without) or galvatron");
   option("--algorithms", flags->algorithms, "NAME",

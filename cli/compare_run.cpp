@@ -19,7 +19,7 @@ namespace braid::cli {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
-constexpr int kRecorded = 2;    // steps after those that count, for the terms
+constexpr int kRecorded = 2;    // of a plan's first round, after those that count
 constexpr double kRate = 1e-4;  // small enough that no loss runs away within some steps
 
 std::string plans_text(const std::vector<Plan>& plans) {
@@ -53,11 +53,11 @@ bool any_failed(bool mine, comm::Group& world, c10::Device device) {
   return std::any_of(words, words + world.size(), [](std::int64_t w) { return w != 0; });
 }
 
-Result run_one(const Plan& plan, const CompareOptions& options, comm::Group& world,
+Result run_one(const Plan& plan, int recorded, const CompareOptions& options, comm::Group& world,
                c10::Device device) {
   train::TrainOptions settings;
-  settings.recorded_steps = kRecorded;
-  settings.steps = options.warm_up + options.steps + kRecorded;
+  settings.recorded_steps = recorded;
+  settings.steps = options.warm_up + options.steps + recorded;
   settings.seed = kSeed;
   settings.learning_rate.peak = kRate;
   settings.learning_rate.total_steps = settings.steps;
@@ -91,7 +91,7 @@ MeasuredPlan with_round(MeasuredPlan measured, const Plan& plan, const train::Tr
   const measure::Timing timing = measure::robust(std::move(seconds));
   measured.seconds = Seconds(timing.seconds);
   measured.spread = timing.spread;
-  measured.stages = train::run_report(plan, report).stages;
+  if (!report.terms.empty()) measured.stages = train::run_report(plan, report).stages;
   return measured;
 }
 
@@ -171,11 +171,14 @@ int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& p
     const std::string mine = first ? plans_text(ledger.open_plans()) : "";
     const std::vector<Plan> plans = plans_from_text(measure::broadcast_text(mine, world, device));
     std::set<std::string> failed;
+    std::set<std::string> seen;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (failed.contains(layout_key(plans[i]))) continue;
+      const std::string key = layout_key(plans[i]);
+      if (failed.contains(key)) continue;
       if (first) ledger.begin(i);
-      const Result result = run_one(plans[i], options, world, device);
-      if (!result.error.empty()) failed.insert(layout_key(plans[i]));
+      const Result result =
+          run_one(plans[i], seen.insert(key).second ? kRecorded : 0, options, world, device);
+      if (!result.error.empty()) failed.insert(key);
       if (first) ledger.end(i, result);
     }
     if (!first) return;

@@ -26,7 +26,7 @@ namespace {
 
 struct PlanFlags {
   TaskFlags task;
-  std::string memory, global_batch, precision, cost;
+  std::string memory, global_batch, precision, gradients, cost;
   std::string algorithm = "exact";
   std::string threads, alternatives, max_tp, max_cp, max_pp;
   std::vector<std::string> schedules, rules_off;
@@ -157,6 +157,8 @@ int run_plan(const PlanFlags& flags) {
     options.gradient_precision = task.profile->profile.gradient_precision;
     if (flags.precision.empty()) options.precision = task.profile->profile.precision;
   }
+  if (!flags.gradients.empty())
+    options.gradient_precision = read_gradients(flags.gradients, options.precision);
 
   std::optional<DecisionTree> tree;
   if (flags.tree)
@@ -191,6 +193,7 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
   option("--devices", flags.task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags.memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
   option("--precision", flags.precision, "NAME", "bf16 (default), fp32 or fp8");
+  option("--gradients", flags.gradients, "NAME", kGradientsHelp);
   option("--algorithm", flags.algorithm, "NAME",
          "exact (default), galvatron, bmw, or a baseline: dp, zero3, tp, pp, megatron-3d");
   option("--cost", flags.cost, "NAME",

@@ -25,6 +25,7 @@ struct HardwareFlags {
 measure::HardwareOptions read_options(const HardwareFlags& flags, const Place& place) {
   measure::HardwareOptions options;
   options.precision = read_precision(flags.common, place);
+  options.gradient_precision = read_gradients(flags.common.gradients, options.precision);
   options.backend = place.backend;
   options.memory = read_memory(flags.memory).value_or(Bytes(0));
   if (!flags.largest_message.empty())

@@ -43,6 +43,7 @@ void add_profile_flags(const Options& option, ProfileFlags& flags) {
   option("--out", flags.out, "FILE", "the profile to write")->required();
   option("--precision", flags.precision, "NAME",
          "bf16 or fp32; otherwise bf16 on GPUs, fp32 on CPUs");
+  option("--gradients", flags.gradients, "NAME", kGradientsHelp);
   option("--limit", flags.limit, "SECONDS",
          "measure no longer than this; running again goes on from there");
   add_world_flags(option, flags.world, "how many to measure with (default 1, or as launched)");

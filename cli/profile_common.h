@@ -16,7 +16,7 @@ namespace braid::cli {
 // Flags as they were typed.
 struct ProfileFlags {
   WorldFlags world;
-  std::string out, precision, limit;
+  std::string out, precision, limit, gradients = "fp32";
 };
 void add_profile_flags(const Options& option, ProfileFlags& flags);
 // What was typed, else bf16 on GPUs and fp32 on CPUs.

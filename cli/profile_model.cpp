@@ -70,11 +70,13 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
       choose_place(flags.common.world, launch, asked_ranks(flags.common.world, launch));
   measure::HardwareOptions machine;
   machine.precision = read_precision(flags.common, place);
+  machine.gradient_precision = read_gradients(flags.common.gradients, machine.precision);
   machine.backend = place.backend;
   if (!flags.largest_message.empty())
     machine.largest_message = read_largest_message(flags.largest_message);
   measure::ModelOptions options;
   options.precision = machine.precision;
+  options.gradient_precision = machine.gradient_precision;
   options.global_batch = *read_count(flags.global_batch, "--global-batch");
   options.memory = read_memory(flags.memory).value_or(Bytes(0));
   read_count(flags.common.limit, "--limit");  // a mistake in it is told before the ranks start
@@ -85,9 +87,10 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<Fact> facts = measure::facts_of(world, device, place.backend);
     if (hardware) measure::expect_taken_here(*hardware, facts, flags.hardware);
-    const std::string what = fmt::format("model {}, batch {}, memory {}, {}, hardware {}",
+    const std::string what = fmt::format("model {}, batch {}, memory {}, {} and {}, hardware {}",
                                          fingerprint(to_json(model).dump()), options.global_batch,
                                          options.memory.value(), name_of(options.precision),
+                                         name_of(options.gradient_precision),
                                          hardware ? fingerprint(to_json(*hardware).dump()) : "too");
     measure::Bench bench = open_bench(world, device, flags.common, place, facts, what);
     measure::ModelCost cost;

@@ -65,6 +65,22 @@ double BraidModel::waiting(int ranks, double compute, double meetings) const {
   return compute * deviation * kMaxima[std::min(power, std::size(kMaxima) - 1)];
 }
 
+// Ranks that have gradients in common meet when these are summed up, at the end of a step at the
+// latest, and the slowest of the stage comes last. Those of one tensor group have waited for each
+// other before.
+double BraidModel::waiting_at_the_end(const Work& w) const {
+  const Strategy& s = w.strategy;
+  if (rare_meetings_.empty() || s.replicas() <= 1) return 0;
+  const auto share = [&](int ranks) {
+    if (ranks <= 1) return 0.0;
+    const auto measured = rare_meetings_.lower_bound(ranks);
+    return measured == rare_meetings_.end() ? rare_meetings_.rbegin()->second : measured->second;
+  };
+  const double pass = w.compute.forward + w.compute.all_backward();
+  return std::max(0.0, share(w.site.mesh.stage_devices()) - share(s.tp)) * pass *
+         w.site.shape.micro_batches;
+}
+
 // Collectives of the forward and backward pass itself.
 void BraidModel::communicate(const Work& w, LayerTime& time) const {
   const LayerShape& shape = w.facts.shape;
@@ -263,6 +279,7 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   }
   time.reduce = std::max(0.0, last.exposed(backward + spare_backward(w)) - time.backward_gather);
   time.hidden_reduce = std::max(0.0, last.seconds() - beside_backward.seconds() - time.reduce);
+  time.reduce += waiting_at_the_end(w);
   // Updated weights are gathered at the end of the step.
   if (s.zero == Zero::optimizer || s.zero == Zero::gradients) time.regather = gather;
   if (w.facts.shape.kind == LayerKind::embedding && w.site.mesh.devices > 1) {

@@ -96,7 +96,8 @@ ShortLived BraidModel::short_lived(const Work& w, const Split& cut, double trans
   if (!counted && f.shape.kind == LayerKind::head) {
     const std::int64_t row =
         (f.shape.vocab + s.tensor_split() - 1) / s.tensor_split() * bytes_of(settings_.precision);
-    at_work = std::min(at_work, static_cast<double>(rows_of_logits(row) * row));
+    const auto rows = static_cast<std::int64_t>(at_work / static_cast<double>(row));
+    at_work = std::min(at_work, static_cast<double>(rows_of_logits(rows, row) * row));
   }
   ShortLived parts;
   parts.at_work = whole_bytes(at_work);

@@ -39,7 +39,11 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     std::map<int, Points> meetings;
     for (const MeetingSample& s : profile->meetings)
       meetings[s.ranks].emplace_back(s.apart.value(), s.wait * s.apart.value());
-    for (auto& [ranks, points] : meetings) meetings_.emplace(ranks, Curve(std::move(points)));
+    for (auto& [ranks, points] : meetings) {
+      const auto& [apart, waited] = std::ranges::max(points);
+      rare_meetings_[ranks] = waited / apart;
+      meetings_.emplace(ranks, Curve(std::move(points)));
+    }
   }
   for (const LayerType& type : model.types) {
     Facts f;

@@ -80,6 +80,7 @@ class BraidModel final : public CostModel {
   ShortLived short_lived(const Work& work, const Split& cut, double transient) const;
   double square_workspace(const Work& work) const;
   double waiting(int ranks, double compute, double meetings) const;
+  double waiting_at_the_end(const Work& work) const;
   double spare_backward(const Work& head) const;
   double update_time(double elements, const DeviceType& device) const;
   double memory_rate(const DeviceType& device) const;
@@ -95,6 +96,7 @@ class BraidModel final : public CostModel {
   Network network_;
   std::vector<Facts> facts_;
   std::map<int, Curve> meetings_;  // by ranks: seconds waited over seconds since the last meeting
+  std::map<int, double> rare_meetings_;  // by ranks: share of the longest stretch that was measured
   Correction correction_;
   double slack_;
   std::optional<Bytes> context_;

@@ -188,11 +188,13 @@ Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision pre
 Bytes deferred_beside_bytes(const LayerShape& layer, Precision precision, const Split& split = {});
 // Tables of a device that a layer makes once and keeps: cosines and sines of its tokens, in fp32.
 Bytes table_bytes(const LayerShape& layer, const Split& split = {});
-// A head makes the logits of so many rows at a time: a whole number of kRowsStep, as many as fit
-// into kLogitsAtOnce but at least one step.
+// A head makes the logits of so many of its rows at a time: all of them where that is little, else
+// in as few equal parts as kLogitsAtOnce allows, two at least. Each part reads and writes the
+// gradient of the head's matrix once more; parts are a whole number of kRowsStep.
 inline constexpr std::int64_t kLogitsAtOnce = std::int64_t{1} << 30;
+inline constexpr std::int64_t kFewLogits = std::int64_t{1} << 28;
 inline constexpr std::int64_t kRowsStep = 1024;
-std::int64_t rows_of_logits(std::int64_t bytes_of_row);
+std::int64_t rows_of_logits(std::int64_t rows, std::int64_t bytes_of_row);
 // Short-lived bytes of one sample at the layer's worst moment, on top of what is saved: the
 // re-materialised activations under recomputation, the logits of a head.
 Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision precision);

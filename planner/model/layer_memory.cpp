@@ -320,8 +320,12 @@ Bytes transient_bytes(const LayerShape& layer, Recompute recompute, Precision pr
   internal_failure("unknown layer kind", std::source_location::current());
 }
 
-std::int64_t rows_of_logits(std::int64_t bytes_of_row) {
-  return std::max<std::int64_t>(1, kLogitsAtOnce / bytes_of_row / kRowsStep) * kRowsStep;
+std::int64_t rows_of_logits(std::int64_t rows, std::int64_t bytes_of_row) {
+  if (rows * bytes_of_row <= kFewLogits) return rows;
+  const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t most = std::max<std::int64_t>(1, kLogitsAtOnce / bytes_of_row / kRowsStep);
+  const std::int64_t parts = std::max<std::int64_t>(2, ceil_div(rows, most * kRowsStep));
+  return ceil_div(ceil_div(rows, parts), kRowsStep) * kRowsStep;
 }
 
 Bytes boundary_bytes(const LayerShape& layer, Precision precision) {

@@ -38,7 +38,8 @@ class DryGroup final : public Group {
     return count(OperationKind::message, bytes, bytes);
   }
   void do_barrier(std::string_view) override { count(OperationKind::barrier, 0, 0).wait(); }
-  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view) override {
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view,
+                                     GroupUse) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
     return std::make_unique<DryGroup>(static_cast<int>(place), static_cast<int>(members.size()),
                                       traffic_);
@@ -83,7 +84,8 @@ class EchoGroup final : public Group {
     return {};
   }
   void do_barrier(std::string_view) override {}
-  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view) override {
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view,
+                                     GroupUse) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
     return std::make_unique<EchoGroup>(static_cast<int>(place), static_cast<int>(members.size()),
                                        echo_);

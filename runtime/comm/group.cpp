@@ -62,9 +62,14 @@ Handle join(std::vector<Handle> handles) {
   return Handle(std::make_unique<AwaitAll>(std::move(handles)));
 }
 
+void Group::expect_collectives() const {
+  internal_check(use_ != GroupUse::messages_up, "a group for messages has no collectives");
+}
+
 Handle Group::all_reduce(Buffer buffer, Reduction reduction, std::string_view name) {
   internal_check(buffer.count >= 0, "all_reduce: a count is negative");
   if (size_ == 1) return {};
+  expect_collectives();
   return do_all_reduce(buffer, reduction, name);
 }
 
@@ -77,6 +82,7 @@ Handle Group::reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction,
     do_copy(in, out);
     return {};
   }
+  expect_collectives();
   return do_reduce_scatter(in, out, reduction, name);
 }
 
@@ -88,6 +94,7 @@ Handle Group::all_gather(ConstBuffer in, Buffer out, std::string_view name) {
     do_copy(in, out);
     return {};
   }
+  expect_collectives();
   return do_all_gather(in, out, name);
 }
 
@@ -108,6 +115,7 @@ Handle Group::all_to_all(ConstBuffer in, std::span<const std::int64_t> in_counts
     do_copy(in, out);
     return {};
   }
+  expect_collectives();
   return do_all_to_all(in, in_counts, out, out_counts, name);
 }
 
@@ -115,6 +123,7 @@ Handle Group::broadcast(Buffer buffer, int root, std::string_view name) {
   internal_check(buffer.count >= 0, "broadcast: a count is negative");
   internal_check(root >= 0 && root < size_, "broadcast: the root is not in the group");
   if (size_ == 1) return {};
+  expect_collectives();
   return do_broadcast(buffer, root, name);
 }
 
@@ -132,14 +141,21 @@ Handle Group::exchange(std::span<const Outgoing> out, std::span<const Incoming> 
                        std::string_view name) {
   std::vector<Outgoing> others_out, own_out;
   std::vector<Incoming> others_in, own_in;
+  const auto sends = [&](bool upward) {
+    return use_ == GroupUse::everything || (use_ == GroupUse::messages_up && upward);
+  };
   for (const Outgoing& message : out) {
     internal_check(message.to >= 0 && message.to < size_, "a receiver is not in the group");
     internal_check(message.buffer.count >= 0, "a message's count is negative");
+    internal_check(message.to == rank_ || sends(message.to > rank_),
+                   "the group is not for this message");
     (message.to == rank_ ? own_out : others_out).push_back(message);
   }
   for (const Incoming& message : in) {
     internal_check(message.from >= 0 && message.from < size_, "a sender is not in the group");
     internal_check(message.buffer.count >= 0, "a message's count is negative");
+    internal_check(message.from == rank_ || sends(message.from < rank_),
+                   "the group is not for this message");
     (message.from == rank_ ? own_in : others_in).push_back(message);
   }
   internal_check(own_out.size() == own_in.size(),
@@ -155,10 +171,13 @@ Handle Group::exchange(std::span<const Outgoing> out, std::span<const Incoming> 
 }
 
 void Group::barrier(std::string_view name) {
-  if (size_ > 1) do_barrier(name);
+  if (size_ == 1) return;
+  expect_collectives();
+  do_barrier(name);
 }
 
-std::unique_ptr<Group> Group::subgroup(std::span<const int> members, std::string_view name) {
+std::unique_ptr<Group> Group::subgroup(std::span<const int> members, std::string_view name,
+                                       GroupUse use) {
   std::vector<int> sorted(members.begin(), members.end());
   std::ranges::sort(sorted);
   internal_check(!sorted.empty() && sorted.front() >= 0 && sorted.back() < size_,
@@ -167,7 +186,9 @@ std::unique_ptr<Group> Group::subgroup(std::span<const int> members, std::string
                  "subgroup: a member is named twice");
   internal_check(std::ranges::binary_search(sorted, rank_),
                  "subgroup: only members may form a group");
-  return do_subgroup(members, name);
+  std::unique_ptr<Group> group = do_subgroup(members, name, use);
+  group->use_ = use;
+  return group;
 }
 
 std::unique_ptr<Group> Group::split(int color, int key, std::string_view name) {

@@ -87,6 +87,13 @@ class [[nodiscard]] Handle {
 // Waits for all of them, in this order.
 Handle join(std::vector<Handle> handles);
 
+// What a group is formed for: a backend need not hold connections for anything else.
+enum class GroupUse {
+  everything,
+  collectives,
+  messages_up,  // to members of higher numbers alone
+};
+
 // Sums are taken in the order of ranks, in fp32 for bf16: every backend on CPUs gives the same
 // bits.
 class Group {
@@ -120,7 +127,8 @@ class Group {
   void barrier(std::string_view name);
 
   // The group of these ranks, in this order; collective over them alone, and it waits for them.
-  std::unique_ptr<Group> subgroup(std::span<const int> members, std::string_view name);
+  std::unique_ptr<Group> subgroup(std::span<const int> members, std::string_view name,
+                                  GroupUse use = GroupUse::everything);
   // Collective over all: ranks of one colour (≥ 0) form a group, ordered by key and then by rank. A
   // negative colour takes part in the call and gets nothing.
   std::unique_ptr<Group> split(int color, int key, std::string_view name);
@@ -139,8 +147,8 @@ class Group {
   virtual Handle do_exchange(std::span<const Outgoing> out, std::span<const Incoming> in,
                              std::string_view name) = 0;
   virtual void do_barrier(std::string_view name) = 0;
-  virtual std::unique_ptr<Group> do_subgroup(std::span<const int> members,
-                                             std::string_view name) = 0;
+  virtual std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name,
+                                             GroupUse use) = 0;
   // An all-gather of words in the host's memory. The default suits backends whose devices are
   // hosts.
   virtual void do_gather_words(std::span<const std::int64_t> in, std::span<std::int64_t> out,
@@ -149,8 +157,11 @@ class Group {
   virtual void do_copy(ConstBuffer from, Buffer to) = 0;
 
  private:
+  void expect_collectives() const;
+
   int rank_;
   int size_;
+  GroupUse use_ = GroupUse::everything;
 };
 
 }  // namespace braid::comm

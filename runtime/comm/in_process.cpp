@@ -152,7 +152,8 @@ class InProcessGroup final : public Group {
     collective({.operation = describe_as(OperationKind::barrier, name, {})}, {}).wait();
   }
 
-  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name) override {
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name,
+                                     GroupUse) override {
     const std::vector<int> list(members.begin(), members.end());
     const auto place = std::ranges::find(list, rank()) - list.begin();
     auto hub = world_->join(*hub_, list, formed_[list]++, name);

@@ -184,7 +184,8 @@ class MpiGroup final : public Group {
     engine_->wait(*activity);
   }
 
-  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name) override {
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name,
+                                     GroupUse) override {
     std::vector<int> ranks;
     ranks.reserve(members.size());
     for (const int member : members) ranks.push_back(ranks_[to_size(member)]);

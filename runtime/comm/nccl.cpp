@@ -135,7 +135,7 @@ class NcclGroup final : public Group {
  public:
   // Collective over the ranks. `path` is one that no other group of these ranks has.
   NcclGroup(std::shared_ptr<Site> site, std::vector<int> ranks, int rank, std::string name,
-            std::string path)
+            std::string path, GroupUse use)
       : Group(rank, static_cast<int>(ranks.size())),
         site_(std::move(site)),
         ranks_(std::move(ranks)),
@@ -146,9 +146,16 @@ class NcclGroup final : public Group {
     if (size() == 1) return;
     meet();
     const ncclComm_t comm = communicator();
+    // A communicator takes seconds to make and memory to keep.
+    if (use == GroupUse::messages_up) {
+      up_ = std::make_unique<Lane>(*site_, comm, new_stream());
+      return;
+    }
     collectives_ = std::make_unique<Lane>(*site_, comm, site_->one_by_one.value_or(new_stream()));
-    up_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
-    down_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
+    if (use == GroupUse::everything) {
+      up_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
+      down_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
+    }
     C10_CUDA_CHECK(cudaMalloc(&word_, sizeof(std::int64_t)));
     C10_CUDA_CHECK(cudaMemset(word_, 0, sizeof(std::int64_t)));
   }
@@ -237,7 +244,8 @@ class NcclGroup final : public Group {
     done->synchronize();
   }
 
-  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name) override {
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view name,
+                                     GroupUse use) override {
     const std::vector<int> list(members.begin(), members.end());
     std::vector<int> ranks;
     ranks.reserve(list.size());
@@ -247,7 +255,7 @@ class NcclGroup final : public Group {
     for (const int member : ranks) path += fmt::format(",{}", member);
     path += fmt::format("#{}", formed_[list]++);
     return std::make_unique<NcclGroup>(site_, std::move(ranks), place, std::string(name),
-                                       std::move(path));
+                                       std::move(path), use);
   }
 
   void do_gather_words(std::span<const std::int64_t> in, std::span<std::int64_t> out,
@@ -455,7 +463,7 @@ std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::millisecond
   std::vector<int> ranks(to_size(launch.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return std::make_unique<NcclGroup>(std::move(site), std::move(ranks), launch.rank, "world",
-                                     "braid/world");
+                                     "braid/world", GroupUse::everything);
 }
 
 }  // namespace braid::comm

@@ -1,6 +1,7 @@
 // How long ranks wait for each other where they meet again and again, as they do at every
-// collective of a tensor-parallel layer. Ranks on CPUs share cores, caches and memory with whatever
-// else runs, and it is the slowest of a group that the others wait for.
+// collective of a tensor-parallel layer, and where they meet rarely, as at the end of a step. Ranks
+// on CPUs share cores, caches and memory with whatever else runs, and it is the slowest of a group
+// that the others wait for.
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -18,8 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kProducts[] = {1, 4, 16};  // between two meetings
-constexpr int kMeetings = 12;            // of one repetition
+constexpr int kProducts[] = {1, 4, 16, 128};  // between two meetings
 constexpr std::int64_t kRows = 256, kWidth = 512;
 
 bool applies(const HardwareTask& task) {
@@ -46,11 +46,14 @@ class Work {
   at::Tensor left_, right_, out_;
 };
 
+// Of one repetition; where they are far apart a few do.
+int meetings_after(int products) { return std::clamp(256 / products, 2, 12); }
+
 template <class Body>
-double seconds_of(Body body) {
+double seconds_of(int times, Body body) {
   const auto begin = Clock::now();
-  for (int i = 0; i < kMeetings; ++i) body();
-  return std::chrono::duration<double>(Clock::now() - begin).count() / kMeetings;
+  for (int i = 0; i < times; ++i) body();
+  return std::chrono::duration<double>(Clock::now() - begin).count() / times;
 }
 
 // Seconds of what is computed between two meetings, and how many of them are waited.
@@ -61,16 +64,17 @@ struct Waits {
 Waits meet(Bench& bench, comm::Group* group, int products) {
   constexpr const char* kName = "a meeting";
   Work work;
+  const int times = meetings_after(products);
   // One after the other in each repetition, so that all three see the same machine.
   const std::vector<double> parts = bench.time_parts([&] {
     if (group == nullptr) return std::vector<double>(3);
-    const double alone = seconds_of([&] { work(products); });
+    const double alone = seconds_of(times, [&] { work(products); });
     group->barrier(kName);
-    const double together = seconds_of([&] {
+    const double together = seconds_of(times, [&] {
       work(products);
       group->barrier(kName);
     });
-    return std::vector<double>{alone, together, seconds_of([&] { group->barrier(kName); })};
+    return std::vector<double>{alone, together, seconds_of(times, [&] { group->barrier(kName); })};
   });
   return {parts[0], std::max(0.0, parts[1] - parts[0] - parts[2])};
 }

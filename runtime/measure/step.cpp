@@ -30,6 +30,7 @@ Plan plan_of(const Model& model, const StepOptions& options) {
   plan.cluster.groups.push_back({.count = 1, .device_type = 0, .devices = 1, .inside = {}});
   plan.global_batch = options.batch;
   plan.precision = options.precision;
+  plan.gradient_precision = options.gradients;
   plan.shape.micro_batches = options.micro_batches;
   Strategy block;
   block.recompute = options.recompute;
@@ -151,7 +152,7 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
                     const StepOptions& options) {
   const at::NoGradGuard no_grad;
   train::WorkerOptions settings;
-  settings.numerics = parallel::numerics_of(options.precision, Precision::fp32, device);
+  settings.numerics = parallel::numerics_of(options.precision, options.gradients, device);
   settings.capture = options.capture;
   StepTimes times;
   std::vector<ops::TimedRange> ranges;

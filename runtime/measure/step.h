@@ -17,6 +17,7 @@ struct StepOptions {
   int micro_batches = 1;
   Recompute recompute = Recompute::none;
   Precision precision = Precision::bf16;
+  Precision gradients = Precision::fp32;
   int warm_up = 4;
   int steps = 8;
   bool capture = true;  // see train::WorkerOptions

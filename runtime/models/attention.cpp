@@ -219,12 +219,16 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   });
   out_operand.reset();
 
-  const ops::AttentionGradients grads = attend_backward(inward(by_head(dtokens, s.head_dim)), q, kv,
-                                                        attended, feed, parameters, work);
-  const parallel::KeysAndValues dkv = parallel::scatter_rows({grads.dk, grads.dv}, site_);
-  at::Tensor dq = outward(grads.dq);
-  at::Tensor dk = outward(dkv.k);
-  const at::Tensor dv = outward(dkv.v);
+  at::Tensor dq, dk, dv;
+  {
+    const ops::AttentionGradients grads = attend_backward(inward(by_head(dtokens, s.head_dim)), q,
+                                                          kv, attended, feed, parameters, work);
+    const parallel::KeysAndValues dkv = parallel::scatter_rows({grads.dk, grads.dv}, site_);
+    dq = outward(grads.dq);
+    dk = outward(dkv.k);
+    dv = outward(dkv.v);
+  }
+  dtokens.reset();
   if (s.rotary && s.qk_norm) {
     dq = ops::rotary_backward(dq, rotary_table());
     dk = ops::rotary_backward(dk, rotary_table());
@@ -245,6 +249,7 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   const ops::RotaryTable* turned = s.rotary && !s.qk_norm ? &rotary_table() : nullptr;
   const auto [dqkv, dqkv_rows] =
       ops::heads_backward({dq, dk, dv}, turned, s.qkv_bias && !work.waits());
+  for (at::Tensor* apart : {&dq, &dk, &dv}) apart->reset();
   const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
       dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
   parallel::Scattering sum(site_, 1);

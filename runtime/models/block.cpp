@@ -105,8 +105,10 @@ at::Tensor Block::backward(const at::Tensor& dy, const Feed& feed, Saved& saved,
     run(at::Tensor(saved.at(kInput)), feed, saved);
   }
   at::Tensor gradient = dy;
-  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
-    gradient = (*part)->backward(gradient, feed, parameters(), saved, work);
+  for (std::size_t i = parts_.size(); i-- > 0;) {
+    gradient = parts_[i]->backward(gradient, feed, parameters(), saved, work);
+    saved.drop(kSlots * static_cast<int>(i), kSlots);  // makes room for the parts ahead of it
+  }
   return gradient;
 }
 

@@ -105,6 +105,7 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
       arriving.wait(), parameters.weight(down_), Direction::outward, site_);
   auto [dpre, activated, dpre_rows] =
       ops::activate_again(s.activation, dactivated, pre, s.ffn_bias && !work.waits());
+  dactivated.reset();  // it may share memory with `activated`
   const SeenAgain seen(site_, site_.chunks, work);
   if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.later(

@@ -47,7 +47,7 @@ at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
   const at::Tensor inputs = wide.reshape({-1, wide.size(2)});
   const at::Tensor labels = feed.labels.narrow(0, 0, wide.size(0)).reshape({-1});
   const auto row_bytes = static_cast<std::int64_t>(matrix_.weight().size(0) * inputs.itemsize());
-  const std::int64_t rows = inputs.size(0), at_once = rows_of_logits(row_bytes);
+  const std::int64_t rows = inputs.size(0), at_once = rows_of_logits(rows, row_bytes);
   if (watch_) logits_.reset();
   at::Tensor result;
   if (rows <= at_once) {

@@ -106,15 +106,14 @@ bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::
   const bool left_turned = left.stride(1) != 1, right_turned = right.stride(1) != 1;
   const at::Tensor first = left_turned ? left.t() : left;
   const at::Tensor second = right_turned ? right.t() : right;
-  if (!takes_floats(name, {&out}) || !is_factor(name, first) || !is_factor(name, second))
-    return false;
+  if (!takes(name, {&out}) || !is_factor(name, first) || !is_factor(name, second)) return false;
   kernels::Gemm call;
   call.left = factor(first, left_turned);
   call.right = factor(second, right_turned);
   call.rows = out.size(0);
   call.columns = out.size(1);
   call.inner = left.size(1);
-  call.out_type = kernels::Type::fp32;
+  call.out_type = type_of(out);
   call.out = memory(out);
   if (!sum.fresh) call.added = call.out;
   const Fp8Scope scope(rounding == Rounding::gradient && Fp8Scope::on());

@@ -9,12 +9,12 @@ namespace braid::ops::fused {
 
 bool column_sum(const Sum& gradient, const at::Tensor& x) {
   const at::Tensor& sum = gradient.value;
-  if (!reaches(x) || !takes("bias_gradient", {&x}) || !takes_floats("bias_gradient", {&sum}))
-    return false;
+  if (!reaches(x) || !takes("bias_gradient", {&x}) || !takes("bias_gradient", {&sum})) return false;
   const kernels::Columns columns{type_of(x), memory(x), rows_of(x), x.size(-1)};
-  const at::Tensor partials =
-      at::empty({kernels::column_partials(columns), columns.width}, sum.options());
-  kernels::column_sum(columns, floats(partials), floats(sum), gradient.fresh, stream_of(x));
+  const at::Tensor partials = at::empty({kernels::column_partials(columns), columns.width},
+                                        sum.options().dtype(at::kFloat));
+  kernels::column_sum(columns, floats(partials), {type_of(sum), memory(sum), gradient.fresh},
+                      stream_of(x));
   return true;
 }
 

@@ -105,8 +105,7 @@ void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Te
   if (target.is_meta() || dy.is_meta()) return;
   const Timed timed(kWeightProduct, {dy.numel() / target.size(0), target.size(0), target.size(1)});
   const at::Tensor rows_dy = rows_of(dy), rows_x = rows_of(x);
-  if (dy.scalar_type() != target.scalar_type() && fused::add_product(gradient, rows_dy, rows_x))
-    return;
+  if (dy.scalar_type() == at::kBFloat16 && fused::add_product(gradient, rows_dy, rows_x)) return;
   if (gradient.fresh) target.zero_();
   at::Tensor sum = target;
   if (Fp8Scope::on())

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -26,9 +27,9 @@ bool Saved::has(int slot) const {
   return index < slots_.size() && slots_[index].defined();
 }
 
-void Saved::drop(int slot) {
-  const auto index = static_cast<std::size_t>(slot);
-  if (index < slots_.size()) slots_[index].reset();
+void Saved::drop(int slot, int count) {
+  const auto end = std::min(slots_.size(), static_cast<std::size_t>(slot + count));
+  for (auto index = static_cast<std::size_t>(slot); index < end; ++index) slots_[index].reset();
 }
 
 std::int64_t Saved::bytes() const {

@@ -21,7 +21,7 @@ class Saved {
   void keep(int slot, const at::Tensor& tensor);
   const at::Tensor& at(int slot) const;
   bool has(int slot) const;
-  void drop(int slot);
+  void drop(int slot, int count = 1);
   // Bytes of memory that would be freed, shared storage counted once.
   std::int64_t bytes() const;
 

@@ -87,9 +87,10 @@ Numerics fp64_numerics(at::Device device) {
           .chunk_rows = 1};
 }
 
-GroupPtr Groups::among(const std::vector<int>& members, const std::string& purpose) {
+GroupPtr Groups::among(const std::vector<int>& members, const std::string& purpose,
+                       comm::GroupUse use) {
   GroupPtr& group = made_[{purpose, members}];
-  if (!group) group = world_->subgroup(members, purpose);
+  if (!group) group = world_->subgroup(members, purpose, use);
   return group;
 }
 
@@ -159,7 +160,7 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
   site.expert_rank = site.data_rank % strategy.ep;
 
   // The stage's ranks for which `same` holds, in order.
-  const auto group_where = [&](auto same) {
+  const auto members_where = [&](auto same) {
     std::vector<int> members;
     for (int other = 0; other < mesh.stage_devices(); ++other) {
       const int d = coordinate(other, axes.data);
@@ -167,13 +168,18 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
       const int t = coordinate(other, axes.tensor);
       if (same(d, c, t)) members.push_back(device_at(stage, other, mesh));
     }
-    return groups.among(members);
+    return members;
+  };
+  const auto group_where = [&](auto same) { return groups.among(members_where(same)); };
+  // One in which tensors go from rank to rank.
+  const auto ring_where = [&](auto same) {
+    return groups.among(members_where(same), "ring", comm::GroupUse::everything);
   };
   const int d0 = site.data_rank, c0 = site.context_rank, t0 = site.tensor_rank;
   const bool ulysses = strategy.tp_kind == TensorKind::ulysses;
   const int ep = strategy.ep;
   site.tensor = group_where([&](int d, int c, int) { return d == d0 && c == c0; });
-  site.context = group_where([&](int d, int, int t) { return d == d0 && t == t0; });
+  site.context = ring_where([&](int d, int, int t) { return d == d0 && t == t0; });
   site.replicas = group_where([&](int, int, int t) { return ulysses || t == t0; });
   site.experts =
       group_where([&](int d, int c, int t) { return d / ep == d0 / ep && c == c0 && t == t0; });
@@ -198,7 +204,8 @@ Site make_site(const Plan& plan, int layer, const Strategy& strategy, int device
   const int o0 = site.outer_rank, row0 = site.row, column0 = site.column;
   site.outer = tensor_where([&](int, int r, int c) { return r == row0 && c == column0; });
   if (q > 1) {
-    site.square = tensor_where([&](int o, int, int) { return o == o0; });
+    site.square =
+        ring_where([&](int d, int c, int t) { return d == d0 && c == c0 && t / (q * q) == o0; });
     site.same_row = tensor_where([&](int o, int r, int) { return o == o0 && r == row0; });
     site.same_column = tensor_where([&](int o, int, int c) { return o == o0 && c == column0; });
     site.same_diagonal =

@@ -42,7 +42,8 @@ using GroupPtr = std::shared_ptr<comm::Group>;
 class Groups {
  public:
   explicit Groups(comm::Group& world) : world_(&world) {}
-  GroupPtr among(const std::vector<int>& members, const std::string& purpose = "layers");
+  GroupPtr among(const std::vector<int>& members, const std::string& purpose = "layers",
+                 comm::GroupUse use = comm::GroupUse::collectives);
   comm::Group& world() const { return *world_; }
 
  private:

@@ -125,8 +125,9 @@ Stage::Stage(const Plan& plan, int device, bool causal, const Numerics& numerics
     if (to == 0 && plan.shape.chunks == 1) continue;
     if (stage_ != from && stage_ != to) continue;
     const int sender = device_at(from, local, mesh), receiver = device_at(to, local, mesh);
-    const GroupPtr down = groups.among({sender, receiver}, "activations");
-    const GroupPtr up = groups.among({receiver, sender}, "gradients");
+    const GroupPtr down =
+        groups.among({sender, receiver}, "activations", comm::GroupUse::messages_up);
+    const GroupPtr up = groups.among({receiver, sender}, "gradients", comm::GroupUse::messages_up);
     (stage_ == from ? activation_out_ : activation_in_) = down;
     (stage_ == from ? gradient_in_ : gradient_out_) = up;
     (stage_ == from ? next_ : previous_) = stage_ == from ? receiver : sender;

@@ -58,6 +58,7 @@ TEST_F(ProfileCommand, TellsMistakes) {
        "--max-message"},
       {{"--out", "p.json", "--limit", "2min"}, "'2min' is not a whole number", "--limit"},
       {{"--out", "p.json", "--precision", "fp16"}, "'fp16'", "--precision"},
+      {{"--out", "p.json", "--gradients", "bf16"}, "computes in fp32", "--gradients"},
       {{"--out", "p.json", "--backend", "mpi"},
        "no launcher started this process",
        "--backend mpi"},

@@ -233,5 +233,33 @@ TEST(OperationsDeathTest, WrongArgumentsAreBugs) {
   for (const Case& c : cases) EXPECT_DEATH(run_in_process(1, c.call), c.message);
 }
 
+TEST(OperationsDeathTest, AGroupIsUsedForWhatItWasFormedFor) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  static double data[4] = {};
+  const int both[] = {0, 1};
+  run_in_process(2, [&](Group& world) {
+    const auto up = world.subgroup(both, "up", GroupUse::messages_up);
+    const Buffer word(data + world.rank(), 1, DataType::fp64);
+    if (world.rank() == 0) up->send(word, 1, "x").wait();
+    if (world.rank() == 1) up->receive(word, 0, "x").wait();
+    world.subgroup(both, "sums", GroupUse::collectives)
+        ->all_reduce(word, Reduction::sum, "x")
+        .wait();
+  });
+  const auto misuse = [&](GroupUse use, auto call) {
+    run_in_process(2, [&](Group& world) { call(*world.subgroup(both, "group", use)); });
+  };
+  const Buffer word(data, 1, DataType::fp64);
+  EXPECT_DEATH(misuse(GroupUse::messages_up,
+                      [&](Group& g) { g.all_reduce(word, Reduction::sum, "x").wait(); }),
+               "has no collectives");
+  EXPECT_DEATH(
+      misuse(GroupUse::messages_up, [&](Group& g) { g.send(word, 1 - g.rank(), "x").wait(); }),
+      "not for this message");
+  EXPECT_DEATH(
+      misuse(GroupUse::collectives, [&](Group& g) { g.send(word, 1 - g.rank(), "x").wait(); }),
+      "not for this message");
+}
+
 }  // namespace
 }  // namespace braid::comm

@@ -333,6 +333,22 @@ TEST_F(Charged, TensorRanksWaitAsLongAsWasMeasured) {
   EXPECT_NEAR(more({.dp = 4}).first, 0, 1e-12) << "no tensor group";
 }
 
+TEST_F(Charged, RanksThatShareGradientsWaitForTheSlowestOfTheStage) {
+  Profile profile = priced_profile(model_, Collective::all_gather, {.call = 0.5});
+  let_compute(profile, 4, 8);
+  // The longest stretch counts: it is a whole step that they were apart.
+  profile.meetings = {{2, Seconds(1), 0.3}, {2, Seconds(9), 0.1}, {4, Seconds(9), 0.25}};
+  const auto more = [&](const Strategy& s) {
+    Profile silent = profile;
+    silent.meetings.clear();
+    return time(profile, kBlock, s).reduce - time(silent, kBlock, s).reduce;
+  };
+  EXPECT_NEAR(more({.dp = 4}), 0.25 * 24, 1e-12) << "of two micro-batches";
+  EXPECT_NEAR(more({.dp = 4, .zero = Zero::parameters}), 0.25 * 24, 1e-12);
+  EXPECT_NEAR(more({.tp = 2, .dp = 2}), (0.25 - 0.1) * 24, 1e-12) << "pairs have waited before";
+  EXPECT_EQ(more({.tp = 4}), 0) << "no gradients in common";
+}
+
 TEST_F(Charged, LayersOfADeviceThatRestsTakeLess) {
   Profile profile = priced_profile(model_, Collective::all_reduce, {});
   for (MeasuredLayer& layer : profile.layers)

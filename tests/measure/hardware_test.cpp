@@ -110,7 +110,7 @@ TEST_P(Hardware, YieldsAProfileThatCanBeReadAndPlannedWith) {
   EXPECT_EQ(read.context, Bytes(0)) << "a rank on a CPU sets nothing aside";
   EXPECT_GT(read.cluster->device_types.front().peak_fp32.value(), 1e6);
   EXPECT_EQ(read.overlaps.size(), 4U);
-  EXPECT_EQ(read.meetings.size(), ranks == 2 ? 3U : 6U);
+  EXPECT_EQ(read.meetings.size(), ranks == 2 ? 4U : 8U);
   for (const MeetingSample& s : read.meetings) {
     EXPECT_GT(s.apart, Seconds(0)) << s.ranks;
     EXPECT_GE(s.wait, 0) << s.ranks;

@@ -333,6 +333,20 @@ TEST(MovedBytes, FollowTheOperators) {
   }
 }
 
+TEST(Logits, AreMadeInAsFewEqualPartsAsFit) {
+  constexpr std::int64_t kRow = 64 << 10;  // bytes
+  struct Case {
+    const char* fact;
+    std::int64_t rows, at_once;
+  };
+  const Case cases[] = {
+      {"few are made at once", 4096, 4096},      {"more than few are halved", 8192, 4096},
+      {"a gigabyte is halved too", 16384, 8192}, {"parts are equal", 20480, 10240},
+      {"as many as fit", 40960, 14336},          {"whole steps", 9000, 5120}};
+  for (const Case& c : cases) EXPECT_EQ(rows_of_logits(c.rows, kRow), c.at_once) << c.fact;
+  EXPECT_EQ(rows_of_logits(5000, std::int64_t{1} << 40), kRowsStep) << "one step at least";
+}
+
 TEST(LayerNames, AreThoseOfTheFiles) {
   EXPECT_EQ(name_of(LayerKind::embedding), "embedding");
   EXPECT_EQ(name_of(LayerKind::block), "block");

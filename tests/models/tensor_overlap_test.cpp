@@ -62,8 +62,8 @@ class WatchedGroup final : public comm::Group {
     return echo_->exchange(out, in, n);
   }
   void do_barrier(std::string_view) override {}
-  std::unique_ptr<comm::Group> do_subgroup(std::span<const int> members,
-                                           std::string_view) override {
+  std::unique_ptr<comm::Group> do_subgroup(std::span<const int> members, std::string_view,
+                                           comm::GroupUse) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
     return std::make_unique<WatchedGroup>(static_cast<int>(place),
                                           static_cast<int>(members.size()));
@@ -127,6 +127,7 @@ class TensorOverlap : public testing::Test {
     order.forward = watch([&] { block.forward(x, {}, saved); });
     work.later([] { const Timed timed(kBefore); });
     order.backward = watch([&] { block.backward(x, {}, saved, work); });
+    EXPECT_EQ(saved.bytes(), 0) << "parts make room for those that come behind them";
     order.rest = watch([&] { work.run(); });
     return order;
   }

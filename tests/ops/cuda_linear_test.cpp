@@ -38,6 +38,18 @@ TEST_F(CudaProduct, WeightGradientsAreAddedInFp32) {
   }
 }
 
+TEST_F(CudaProduct, WeightGradientsMayBeKeptInBf16) {
+  for (const Product& p : kProducts) {
+    const at::Tensor dy = random({p.rows, p.out}, 1), x = random({p.rows, p.in}, 2);
+    const at::Tensor gradient = random({p.out, p.in}, 3);
+    const at::Tensor expected = exact(gradient).addmm(exact(dy).t(), exact(x));
+    ASSERT_TRUE(fused::add_product({gradient}, dy, x)) << p.rows << " " << p.in << " " << p.out;
+    EXPECT_TRUE(close(gradient, expected, 1e-2)) << p.rows << " " << p.in << " " << p.out;
+    add_weight_gradient({gradient, /*fresh=*/true}, dy, x);
+    EXPECT_TRUE(close(gradient, exact(dy).t().mm(exact(x)), 1e-2)) << p.rows;
+  }
+}
+
 TEST_F(CudaProduct, BothDirectionsOfALinearLayer) {
   for (const Product& p : kProducts) {
     const at::Tensor x = random({p.rows, p.in}, 1), weight = random({p.out, p.in}, 2);

@@ -32,6 +32,11 @@ TEST_P(CudaUpdate, ABiasGradientIsTheSumOfTheRows) {
     EXPECT_TRUE(close(gradient, expected, 2e-5)) << rows << "×" << width;
     ASSERT_TRUE(fused::column_sum({gradient, true}, dy));
     EXPECT_TRUE(close(gradient, exact(dy).sum(0), 2e-5)) << rows << "×" << width;
+    // Sums in bf16 are rounded once, after being added up.
+    const at::Tensor narrow = floats({width}, 3).to(at::kBFloat16);
+    const at::Tensor added = exact(narrow).add(exact(dy).sum(0));
+    ASSERT_TRUE(fused::column_sum({narrow}, dy));
+    EXPECT_TRUE(close(narrow, added, 1.0 / 256)) << rows << "×" << width;
   }
 }
 

@@ -56,7 +56,8 @@ class Spy final : public comm::Group {
     return {};
   }
   void do_barrier(std::string_view) override {}
-  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view) override {
+  std::unique_ptr<Group> do_subgroup(std::span<const int> members, std::string_view,
+                                     comm::GroupUse) override {
     const auto place = std::ranges::find(members, rank()) - members.begin();
     return std::make_unique<Spy>(static_cast<int>(place), static_cast<int>(members.size()), log_);
   }

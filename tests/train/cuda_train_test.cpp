@@ -44,6 +44,22 @@ TEST_P(CudaTrain, RecomputationAndMicroBatchesChangeNothing) {
   }
 }
 
+TEST_P(CudaTrain, GradientsInBf16TrainNearlyAsWell) {
+  if (type() != at::kBFloat16) GTEST_SKIP() << "a model in fp32 has gradients in fp32";
+  for (const char* name : {"llama", "llama_tied", "gpt2", "mixtral"}) {
+    Plan plan = reference_plan(tiny_model(name, 2, 16), 4);
+    plan.shape.micro_batches = 2;
+    WorkerOptions narrow = options();
+    narrow.numerics.gradient = at::kBFloat16;
+    constexpr int kSteps = 4;
+    const Outcome expected = train_in_process(plan, kSteps, options());
+    const Outcome found = train_in_process(plan, kSteps, narrow);
+    for (std::size_t i = 0; i < found.losses.size(); ++i)
+      EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-2) << name << ", step " << i;
+    EXPECT_NE(found.losses, expected.losses) << name;
+  }
+}
+
 TEST_P(CudaTrain, RoundedFactorsTrainNearlyAsWell) {
   if (type() != at::kBFloat16) GTEST_SKIP() << "fp8 is beside bf16";
   const Plan plan = reference_plan(tiny_model("llama", 2, 16), 4);

@@ -129,14 +129,19 @@ void logits_gradient(const Logits& call, float scale, const float* largest, cons
 // ---- sums
 
 // out [width] += the sum of x's rows, or becomes it where it is fresh. `partials`:
-// [column_partials(x), width].
+// [column_partials(x), width] of fp32.
 struct Columns {
   Type type = Type::bf16;
   const void* x = nullptr;
   std::int64_t rows = 0, width = 0;
 };
+struct ColumnTotals {
+  Type type = Type::fp32;
+  void* out = nullptr;
+  bool fresh = false;
+};
 std::int64_t column_partials(const Columns& x);
-void column_sum(const Columns& x, float* partials, float* out, bool fresh, Stream stream);
+void column_sum(const Columns& x, float* partials, const ColumnTotals& totals, Stream stream);
 // partials [square_partials()]: their sum is that of x².
 std::int64_t square_partials();
 void square_sum(Type type, const void* x, std::int64_t elements, double* partials, Stream stream);

@@ -31,7 +31,7 @@ void cross_entropy(const Logits&, float, float*, Stream) { absent(); }
 void logits_statistics(const Logits&, float*, float*, Stream) { absent(); }
 void logits_gradient(const Logits&, float, const float*, const float*, Stream) { absent(); }
 std::int64_t column_partials(const Columns&) { absent(); }
-void column_sum(const Columns&, float*, float*, bool, Stream) { absent(); }
+void column_sum(const Columns&, float*, const ColumnTotals&, Stream) { absent(); }
 std::int64_t square_partials() { absent(); }
 void square_sum(Type, const void*, std::int64_t, double*, Stream) { absent(); }
 std::int64_t absmax_partials(std::int64_t) { absent(); }

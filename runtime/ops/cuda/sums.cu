@@ -18,6 +18,7 @@ constexpr int kSumThreads = 256;
 constexpr int kSumWarps = kSumThreads / kWarp;
 constexpr int kRowsAtLeast = 64;  // of one block: fewer are not worth a row of partial sums
 constexpr int kAddWarps = 32;
+constexpr int kAddAtOnce = 8;  // rows on their way to a thread: it is their latency that takes time
 constexpr int kSquareBlocks = 4;  // a processor
 
 struct ColumnSum {
@@ -65,10 +66,10 @@ __global__ void __launch_bounds__(kSumThreads) column_partial(ColumnSum call) {
 struct AddRows {
   const float* rows = nullptr;  // [num_rows, width]
   std::int64_t num_rows = 0, width = 0;
-  float* out = nullptr;  // [width]
-  bool fresh = false;
+  ColumnTotals totals;
 };
 
+template <class T>
 __global__ void __launch_bounds__(kWarp* kAddWarps) add_rows(AddRows call) {
   __shared__ float room[kAddWarps][kWarp + 1];  // a column of it lies in different banks
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -76,16 +77,25 @@ __global__ void __launch_bounds__(kWarp* kAddWarps) add_rows(AddRows call) {
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
   float sum = 0;
   if (column < call.width) {
-#pragma unroll 4
-    for (std::int64_t row = warp; row < call.num_rows; row += kAddWarps)
-      sum += call.rows[row * call.width + column];
+    for (std::int64_t first = warp; first < call.num_rows; first += kAddWarps * kAddAtOnce) {
+      float values[kAddAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAddAtOnce; ++i) {
+        const std::int64_t row = first + i * kAddWarps;
+        values[i] = row < call.num_rows ? call.rows[row * call.width + column] : 0.0F;
+      }
+#pragma unroll
+      for (int i = 0; i < kAddAtOnce; ++i) sum += values[i];
+    }
   }
   room[warp][lane] = sum;
   __syncthreads();
   // Turned round, a warp holds what is one column's.
   sum = warp_merged(room[lane][warp], Add{});
   const std::int64_t mine = static_cast<std::int64_t>(blockIdx.x) * kWarp + warp;
-  if (lane == 0 && mine < call.width) call.out[mine] = call.fresh ? sum : call.out[mine] + sum;
+  if (lane > 0 || mine >= call.width) return;
+  T* out = as<T>(call.totals.out) + mine;
+  *out = from_float<T>(call.totals.fresh ? sum : to_float(*out) + sum);
 }
 
 struct SquareSum {
@@ -139,9 +149,9 @@ std::int64_t column_partials(const Columns& x) {
   return larger(1, smaller(wanted, ceil_div(x.rows, kRowsAtLeast)));
 }
 
-void column_sum(const Columns& x, float* partials, float* out, bool fresh, Stream stream) {
+void column_sum(const Columns& x, float* partials, const ColumnTotals& totals, Stream stream) {
   if (x.width == 0) return;
-  AddRows add{static_cast<const float*>(x.x), x.rows, x.width, out, fresh};
+  AddRows add{static_cast<const float*>(x.x), x.rows, x.width, totals};
   if (const std::int64_t splits = column_partials(x); splits > 0) {
     with_type(x.type, [&](auto value) {
       using T = decltype(value);
@@ -161,8 +171,10 @@ void column_sum(const Columns& x, float* partials, float* out, bool fresh, Strea
     add.rows = partials;
     add.num_rows = splits;
   }
-  launch(add_rows, dim3(static_cast<unsigned>(ceil_div(x.width, kWarp))), dim3(kWarp * kAddWarps),
-         stream, add, "add rows");
+  with_type(totals.type, [&](auto value) {
+    launch(add_rows<decltype(value)>, dim3(static_cast<unsigned>(ceil_div(x.width, kWarp))),
+           dim3(kWarp * kAddWarps), stream, add, "add rows");
+  });
 }
 
 std::int64_t square_partials() { return kSquareBlocks * num_processors(); }
