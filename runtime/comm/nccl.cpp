@@ -146,7 +146,7 @@ class NcclGroup final : public Group {
     if (size() == 1) return;
     meet();
     const ncclComm_t comm = communicator();
-    // A communicator takes seconds to make and memory to keep.
+    // Communicators take time to make and to end, and memory as long as they are there.
     if (use == GroupUse::messages_up) {
       up_ = std::make_unique<Lane>(*site_, comm, new_stream());
       return;

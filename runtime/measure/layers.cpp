@@ -27,8 +27,8 @@ namespace {
 constexpr double kLongPass = 0.4;
 constexpr int kMostBlocks = 3;
 // A GPU runs faster than its power allows for as long, then slower, and then as in training.
-constexpr double kSettles = 0.8;    // seconds
-constexpr double kManyTurns = 0.1;  // seconds in which ranks that share a core take several turns
+constexpr double kGpuSettles = 0.8;  // seconds
+constexpr double kManyTurns = 0.1;   // seconds in which ranks that share a core take several turns
 constexpr std::int64_t kStateBytes = 18;  // of one parameter, at most: weight, gradient, AdamW's
 
 // One measurement's numbers, in the order in which the journal has them.
@@ -116,10 +116,9 @@ class Measuring {
     return found ? std::optional((*found)[0]) : std::nullopt;
   }
 
-  // What rests of half as long as a pass do for it: a GPU has power to spare after them, a CPU runs
-  // beside ranks that rest just then.
+  // What rests of half as long as a pass do for it.
   std::optional<double> rest_gain(int type, const LayerQuestion& q) {
-    if (!rests_matter()) return std::nullopt;
+    if (bench_.device().is_cpu()) return std::nullopt;
     const auto found = bench_.run("layers that rest", [&] {
       ops::release_cached(bench_.device());
       MiniStep mini = make_mini(type, q, Recompute::none);
@@ -130,8 +129,6 @@ class Measuring {
     constexpr double kRested = 1.0 / 3;  // share of the time
     return std::clamp((1 - (*found)[0] / (*found)[1]) / kRested, 0.0, 1.0);
   }
-
-  bool rests_matter() const { return !bench_.device().is_cpu() || bench_.world().size() > 1; }
 
   OverlapTask overlap_task() const {
     return {.bench = bench_,
@@ -184,7 +181,7 @@ class Measuring {
   // block's seconds in the second half.
   double settle(MiniStep& mini, double rests) const {
     using Clock = std::chrono::steady_clock;
-    const std::chrono::duration<double> all(kSettles);
+    const std::chrono::duration<double> all(kGpuSettles);
     const auto begin = Clock::now();
     std::vector<double> blocks;
     do {
@@ -363,7 +360,7 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
   Measuring measuring(bench, model, options, cluster, memory);
   bench.expect(static_cast<int>(asked + std::ssize(sizes)) +
                num_overlap_measurements(measuring.overlap_task()) +
-               (measuring.rests_matter() ? 1 : 0));
+               (bench.device().is_cpu() ? 0 : 1));
 
   std::map<int, MeasuredLayer> layers;
   const auto add = [&](int type, ComputeSample sample) {

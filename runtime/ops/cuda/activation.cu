@@ -153,7 +153,7 @@ void activate(const Activate& call, Stream stream) {
 
 // Enough to fill the device.
 std::int64_t activate_partials(const Activate& call) {
-  // As many as a processor has registers for: none waits for another to end.
+  // As many as a processor has registers for, 64 a thread at most: none waits for another to end.
   constexpr std::int64_t kBlocksPerProcessor = 1024 / kThreads;
   const std::int64_t stripes = ceil_div(call.width, std::int64_t{kThreads} * kPack<Bf16>);
   return smaller(call.rows, ceil_div(kBlocksPerProcessor * num_processors(), larger(stripes, 1)));

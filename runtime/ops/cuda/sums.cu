@@ -18,7 +18,6 @@ constexpr int kSumThreads = 256;
 constexpr int kSumWarps = kSumThreads / kWarp;
 constexpr int kRowsAtLeast = 64;  // of one block: fewer are not worth a row of partial sums
 constexpr int kAddWarps = 32;
-constexpr int kAddAtOnce = 8;  // rows on their way to a thread: it is their latency that takes time
 constexpr int kSquareBlocks = 4;  // a processor
 
 struct ColumnSum {
@@ -77,16 +76,9 @@ __global__ void __launch_bounds__(kWarp* kAddWarps) add_rows(AddRows call) {
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
   float sum = 0;
   if (column < call.width) {
-    for (std::int64_t first = warp; first < call.num_rows; first += kAddWarps * kAddAtOnce) {
-      float values[kAddAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAddAtOnce; ++i) {
-        const std::int64_t row = first + i * kAddWarps;
-        values[i] = row < call.num_rows ? call.rows[row * call.width + column] : 0.0F;
-      }
-#pragma unroll
-      for (int i = 0; i < kAddAtOnce; ++i) sum += values[i];
-    }
+#pragma unroll 4
+    for (std::int64_t row = warp; row < call.num_rows; row += kAddWarps)
+      sum += call.rows[row * call.width + column];
   }
   room[warp][lane] = sum;
   __syncthreads();
