@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kProducts[] = {1, 4, 16, 128};  // between two meetings
+constexpr int kProducts[] = {1, 4, 16, 64};  // between two meetings
 constexpr std::int64_t kRows = 256, kWidth = 512;
 
 bool applies(const HardwareTask& task) {
@@ -47,7 +47,7 @@ class Work {
 };
 
 // Of one repetition; where they are far apart a few do.
-int meetings_after(int products) { return std::clamp(256 / products, 2, 12); }
+int meetings_after(int products) { return std::clamp(128 / products, 2, 12); }
 
 template <class Body>
 double seconds_of(int times, Body body) {
