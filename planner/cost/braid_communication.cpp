@@ -45,16 +45,17 @@ class Beside {
 
 }  // namespace
 
+// A group larger than all that were measured waits as the largest of them.
+const BraidModel::Waits& BraidModel::waits_of(int ranks) const {
+  const auto measured = meetings_.lower_bound(ranks);
+  return measured == meetings_.end() ? meetings_.rbegin()->second : measured->second;
+}
+
 // Seconds that a rank waits for the slowest of its group while it computes, where they meet so many
 // times on the way.
 double BraidModel::waiting(int ranks, double compute, double meetings) const {
   if (profile_ == nullptr || ranks <= 1) return 0;
-  if (!meetings_.empty()) {
-    const auto measured = meetings_.lower_bound(ranks);
-    const Curve& waits =
-        measured == meetings_.end() ? meetings_.rbegin()->second : measured->second;
-    return meetings * waits(compute / meetings);
-  }
+  if (!meetings_.empty()) return meetings * waits_of(ranks).seconds(compute / meetings);
   if (!profile_->noise) return 0;
   // The expected maximum of as many normal deviations, of the size that repetitions of a
   // measurement had.
@@ -70,12 +71,8 @@ double BraidModel::waiting(int ranks, double compute, double meetings) const {
 // other before.
 double BraidModel::waiting_at_the_end(const Work& w) const {
   const Strategy& s = w.strategy;
-  if (rare_meetings_.empty() || s.replicas() <= 1) return 0;
-  const auto share = [&](int ranks) {
-    if (ranks <= 1) return 0.0;
-    const auto measured = rare_meetings_.lower_bound(ranks);
-    return measured == rare_meetings_.end() ? rare_meetings_.rbegin()->second : measured->second;
-  };
+  if (meetings_.empty() || s.replicas() <= 1) return 0;
+  const auto share = [&](int ranks) { return ranks <= 1 ? 0.0 : waits_of(ranks).rare; };
   const double pass = w.compute.forward + w.compute.all_backward();
   return std::max(0.0, share(w.site.mesh.stage_devices()) - share(s.tp)) * pass *
          w.site.shape.micro_batches;

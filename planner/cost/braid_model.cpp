@@ -41,8 +41,8 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
       meetings[s.ranks].emplace_back(s.apart.value(), s.wait * s.apart.value());
     for (auto& [ranks, points] : meetings) {
       const auto& [apart, waited] = std::ranges::max(points);
-      rare_meetings_[ranks] = waited / apart;
-      meetings_.emplace(ranks, Curve(std::move(points)));
+      const double rare = waited / apart;
+      meetings_.emplace(ranks, Waits{Curve(std::move(points)), rare});
     }
   }
   for (const LayerType& type : model.types) {

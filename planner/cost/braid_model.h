@@ -79,6 +79,12 @@ class BraidModel final : public CostModel {
   LayerMemory memory(const Work& work, ShortLived& short_lived) const;
   ShortLived short_lived(const Work& work, const Split& cut, double transient) const;
   double square_workspace(const Work& work) const;
+  // What ranks of a group were measured to wait for each other.
+  struct Waits {
+    Curve seconds;    // over those since the last meeting
+    double rare = 0;  // share of the longest stretch
+  };
+  const Waits& waits_of(int ranks) const;
   double waiting(int ranks, double compute, double meetings) const;
   double waiting_at_the_end(const Work& work) const;
   double spare_backward(const Work& head) const;
@@ -95,8 +101,7 @@ class BraidModel final : public CostModel {
   Settings settings_;
   Network network_;
   std::vector<Facts> facts_;
-  std::map<int, Curve> meetings_;  // by ranks: seconds waited over seconds since the last meeting
-  std::map<int, double> rare_meetings_;  // by ranks: share of the longest stretch that was measured
+  std::map<int, Waits> meetings_;  // by ranks
   Correction correction_;
   double slack_;
   std::optional<Bytes> context_;

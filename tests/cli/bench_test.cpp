@@ -29,7 +29,7 @@ class BenchCommand : public testing::Test {
     return run_braid(command, folder_.path());
   }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(BenchCommand, ShowsTheStepItsLimitAndWhereItGoes) {

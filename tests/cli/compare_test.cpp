@@ -15,7 +15,7 @@ using testing::Not;
 
 // A build without the runtime has the verb to say that it cannot.
 bool can_compare() {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   return run_braid({"compare", "--help"}, folder.path()).out.find("--rerun") != std::string::npos;
 }
 

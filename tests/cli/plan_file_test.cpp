@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Json explained(const TemporaryFolder& folder, std::vector<std::string> flags = {}) {
+Json explained(const ScratchFolder& folder, std::vector<std::string> flags = {}) {
   std::vector<std::string> command = {"explain", "plan.json", "--format", "json"};
   command.insert(command.end(), flags.begin(), flags.end());
   return json_of(run_braid(command, folder.path()));

@@ -31,7 +31,7 @@ std::vector<std::string> primepar_command(std::vector<std::string> more = {}) {
 }
 
 TEST(PrimeparCommand, PrintsThePartitionOfEveryOperatorAndTheSchemesBeside) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const Outcome outcome = run_braid(primepar_command({"--variant", "paper"}), folder.path());
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   for (const char* words : {"{K, P2×2}", "{D, S, D}", "{N, P2×2}", "softmax", "redistribute",
@@ -40,7 +40,7 @@ TEST(PrimeparCommand, PrintsThePartitionOfEveryOperatorAndTheSchemesBeside) {
 }
 
 TEST(PrimeparCommand, AnswersProgramsWithTermsThatAddUp) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const Json answer = json_of(run_braid(
       primepar_command({"--format", "json", "--pareto", "--accumulate", "4"}), folder.path()));
   EXPECT_EQ(answer.at("status"), "ok");
@@ -64,7 +64,7 @@ TEST(PrimeparCommand, AnswersProgramsWithTermsThatAddUp) {
 }
 
 TEST(PrimeparCommand, NamesTheStrategiesOfTheLayerSearchThatRunItsPoints) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const Outcome outcome = run_braid(primepar_command({"--pareto"}), folder.path());
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   for (const char* words : {"are strategies of the layer search", "{N, P⁻2×2/B}  tp2 st2x2\n",
@@ -83,7 +83,7 @@ TEST(PrimeparCommand, NamesTheStrategiesOfTheLayerSearchThatRunItsPoints) {
 }
 
 TEST(PrimeparCommand, APriceOnMemoryBuysLessOfIt) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto memory = [&](const char* alpha) {
     const Json layer =
         json_of(run_braid(

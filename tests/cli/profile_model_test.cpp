@@ -60,7 +60,7 @@ class ProfileModel : public testing::Test {
     return static_cast<std::size_t>(std::ranges::count(text, '\n'));
   }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(ProfileModel, TimesEveryLayerAndPlansWithThat) {

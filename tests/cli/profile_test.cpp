@@ -27,7 +27,7 @@ class ProfileCommand : public testing::Test {
     return run_braid(command, folder_.path());
   }
 
-  TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(ProfileCommand, WritesWhatItMeasuredAndShowsIt) {

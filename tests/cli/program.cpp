@@ -38,17 +38,6 @@ constexpr int kSignalled = 128;
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "braid_test_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make the folder " << name;
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 InputFolder::InputFolder() {
   const std::filesystem::path inputs = std::filesystem::path(BRAID_SOURCE_DIR) / "tests/cli/inputs";
   std::filesystem::copy(inputs, path(), std::filesystem::copy_options::recursive);

@@ -6,26 +6,12 @@
 #include <vector>
 
 #include "planner/core/json.h"
+#include "tests/support/files.h"
 
 namespace braid {
 
-// A folder that is gone with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
 // A folder with sound inputs: model.json, cluster.json and profile.json.
-class InputFolder : public TemporaryFolder {
+class InputFolder : public ScratchFolder {
  public:
   InputFolder();
 };
@@ -42,7 +28,7 @@ class StartedBraid {
   Outcome wait();     // once
 
  private:
-  TemporaryFolder streams_;
+  ScratchFolder streams_;
   int child_ = -1;
 };
 Outcome run_braid(const std::vector<std::string>& arguments, const std::filesystem::path& folder);

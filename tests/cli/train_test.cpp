@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 // A build without the runtime has the verb to say that it cannot train.
 bool can_train() {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   return run_braid({"train", "--help"}, folder.path()).out.find("--dry-run") != std::string::npos;
 }
 

@@ -22,7 +22,7 @@ constexpr const char* kRuns = R"({"rows": [
    "flash_attn": true,
    "measured": {"iter_time_s": 8, "stage_alloc_mb": [18000], "stage_reserved_mb": [20000]}}]})";
 
-struct RunsFolder : TemporaryFolder {
+struct RunsFolder : ScratchFolder {
   RunsFolder() { write_text(*this / "runs.json", kRuns); }
 };
 
