@@ -6,8 +6,8 @@
 # Builds for the GPU of this machine, runs the tests of the kernels, then `braid bench step` for five
 # models. BASELINES is a folder with gpu_baseline.py and gpu_limit.py, which print a JSON line for
 # each of the same models; without it only Braid is timed. Everything is left in the folder OUT.
-# MODELS, BUILD (default build/gpu) and BASELINE_KINDS may be set; BRAID names a program that is built
-# already, and then nothing is built or tested.
+# MODELS, GRADIENTS (the precisions of gradients, default "fp32 bf16"), BUILD (default build/gpu) and BASELINE_KINDS
+# may be set; BRAID names a program that is built already, and then nothing is built or tested.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -50,10 +50,13 @@ braid=${BRAID:-$build/braid}
 for entry in "${all[@]}"; do
   read -r model batch sequence kind <<<"$entry"
   [[ " $models " == *" $model "* ]] || continue
-  say "braid $model"
-  timeout 90 "$braid" bench step --device cuda --model "benchmarks/models/$model.json" \
-    --batch "$batch" --seq "$sequence" --json "$out/$model.json" 2>&1 | tee "$out/$model.txt" ||
-    say "braid $model failed"
+  for gradients in ${GRADIENTS:-fp32 bf16}; do
+    say "braid $model, gradients in $gradients"
+    run=$out/$model.$gradients
+    timeout 90 "$braid" bench step --device cuda --model "benchmarks/models/$model.json" \
+      --batch "$batch" --seq "$sequence" --gradients "$gradients" --json "$run.json" 2>&1 | tee "$run.txt" ||
+      say "braid $model failed"
+  done
   [[ -n $baselines ]] || continue
   say "baseline $model"
   timeout 240 python3 "$baselines/gpu_baseline.py" "$model" "${BASELINE_KINDS:-$kind}" 2>&1 |
@@ -76,17 +79,17 @@ if (out / "baselines.jsonl").exists():
         if "ms" in row:
             best = baselines.get(row["model"])
             baselines[row["model"]] = row if best is None or row["ms"] < best["ms"] else best
-print("| model | ms | tokens/s | MFU | peak GiB | of the limit | baseline ms | times faster | of its memory |")
-print("|---|---|---|---|---|---|---|---|---|")
+print("| model | gradients | ms | tokens/s | MFU | peak GiB | of the limit | baseline ms | times faster | of its memory |")
+print("|---|---|---|---|---|---|---|---|---|---|")
 for file in sorted(out.glob("*.json")):
-    run, name = json.loads(file.read_text()), file.stem
+    run, (name, gradients) = json.loads(file.read_text()), file.stem.rsplit(".", 1)
     if run.get("format") != "braid.bench_step":
         continue
     gib = run.get("peak_bytes", 0) / 2**30
     base = baselines.get(name)
     beside = (f"{base['ms']} | {base['ms'] / run['seconds'] / 1e3:.2f} | {gib / base['peak_gib']:.2f}"
               if base else "– | – | –")
-    print(f"| {name} | {run['seconds'] * 1e3:.1f} | {run['tokens_per_second']:.0f} | "
+    print(f"| {name} | {gradients} | {run['seconds'] * 1e3:.1f} | {run['tokens_per_second']:.0f} | "
           f"{run.get('mfu', 0) * 100:.1f}% | {gib:.1f} | {run['of_limit'] * 100:.1f}% | {beside} |")
 PYTHON
 say "done"

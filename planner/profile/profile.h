@@ -145,8 +145,8 @@ struct Profile {
   std::vector<MeasuredLayer> layers;
   std::optional<MeasuredOutside> only_stage, first_stage, last_stage;
   std::optional<double> overlap_slowdown;  // of compute and communication that run together, ≥ 1
-  // How much faster layers run on a device that rests between them: by this share of their time,
-  // times the share in which it rests. Where power limits the device, resting saves some.
+  // How much faster layers run while half of the ranks rest: by this share of their time. Ranks
+  // share the power of a GPU, the memory of a node, or a core.
   std::optional<double> rest_gain;
   std::optional<Bytes> context;           // device memory that a process takes before any tensor
   std::optional<double> allocator_slack;  // reserved beyond what is allocated, as a fraction

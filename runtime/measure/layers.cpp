@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <thread>
 
 #include "planner/plan/legal.h"
 #include "runtime/comm/dry.h"
@@ -116,18 +115,26 @@ class Measuring {
     return found ? std::optional((*found)[0]) : std::nullopt;
   }
 
-  // What rests of half as long as a pass do for it.
+  // What a pass gains from half of the ranks, this one not among them, that rest: the ranks of one
+  // device share its power, its memory and its caches, those of one core take turns.
   std::optional<double> rest_gain(int type, const LayerQuestion& q) {
-    if (bench_.device().is_cpu()) return std::nullopt;
-    const auto found = bench_.run("layers that rest", [&] {
+    comm::Group& world = bench_.world();
+    if (world.size() == 1) return std::nullopt;
+    const bool is_lower = world.rank() < world.size() / 2;
+    const auto found = bench_.run("layers while half of the ranks rest", [&] {
       ops::release_cached(bench_.device());
       MiniStep mini = make_mini(type, q, Recompute::none);
-      const double rested = settle(mini, 0.5);
-      return Values{rested, settle(mini, 0)};
+      world.barrier("all work");
+      const double all = settle(mini);
+      double half = 0;
+      for (const bool lower : {true, false}) {
+        world.barrier("half of the ranks rest");
+        if (is_lower == lower) half = settle(mini);
+      }
+      return Values{half, all};
     });
     if (!found) return std::nullopt;
-    constexpr double kRested = 1.0 / 3;  // share of the time
-    return std::clamp((1 - (*found)[0] / (*found)[1]) / kRested, 0.0, 1.0);
+    return std::clamp(1 - (*found)[0] / (*found)[1], 0.0, 1.0);
   }
 
   OverlapTask overlap_task() const {
@@ -177,20 +184,28 @@ class Measuring {
                                                      std::min<std::int64_t>(kMostBlocks, there)));
   }
 
-  // Passes until the device's power has settled, with rests of as many passes' time between. A
-  // block's seconds in the second half.
-  double settle(MiniStep& mini, double rests) const {
+  // Passes until the device's power has settled, or turns on a core have evened out. A block's
+  // seconds in the second half, in the mean: a turn of another rank falls on few passes.
+  double settle(MiniStep& mini) const {
     using Clock = std::chrono::steady_clock;
-    const std::chrono::duration<double> all(kGpuSettles);
+    using Seconds = std::chrono::duration<double>;
+    constexpr int kPasses = 12;
+    mini.step();  // the first one is slow
     const auto begin = Clock::now();
-    std::vector<double> blocks;
+    mini.step();
+    const Seconds all = bench_.device().is_cpu()
+                            ? std::max(Seconds(kManyTurns), kPasses * Seconds(Clock::now() - begin))
+                            : Seconds(kGpuSettles);
+    double sum = 0;
+    int count = 0;
     do {
-      const auto pass = Clock::now();
+      const bool counts = Clock::now() - begin > all / 2;
       const MiniStep::Times times = mini.step();
-      if (pass - begin > all / 2) blocks.push_back(times.block_forward + times.block_backward);
-      std::this_thread::sleep_for(rests * (Clock::now() - pass));
-    } while (Clock::now() - begin < all || blocks.empty());
-    return robust(std::move(blocks)).seconds;
+      if (!counts) continue;
+      sum += times.block_forward + times.block_backward;
+      ++count;
+    } while (Clock::now() - begin < all || count == 0);
+    return sum / count;
   }
 
   // A pass that is shorter than a rank's turn on a shared core runs as if alone, and waits for its
@@ -224,7 +239,7 @@ class Measuring {
       values[block_workspace_full] = bytes.block;
       return;
     }
-    if (recompute == Recompute::none && !bench_.device().is_cpu()) settle(mini, 0);
+    if (recompute == Recompute::none && !bench_.device().is_cpu()) settle(mini);
     const Values times = time_passes([&] {
       const MiniStep::Times t = mini.step();
       return Values{t.embedding_forward, t.embedding_backward, t.block_forward,
@@ -360,7 +375,7 @@ ModelCost measure_model(Bench& bench, Profile& profile, const Model& model,
   Measuring measuring(bench, model, options, cluster, memory);
   bench.expect(static_cast<int>(asked + std::ssize(sizes)) +
                num_overlap_measurements(measuring.overlap_task()) +
-               (bench.device().is_cpu() ? 0 : 1));
+               (bench.world().size() == 1 ? 0 : 1));
 
   std::map<int, MeasuredLayer> layers;
   const auto add = [&](int type, ComputeSample sample) {

@@ -255,9 +255,7 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   parallel::Scattering sum(site_, 1);
   sum.add(dwide);
   work.run_beside();
-  const auto [dx, made] =
-      norm_.backward(sum.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                     parameters, work, dy, seen.early());
+  const auto [dx, made] = norm_.backward(sum.wait(), saved, parameters, work, dy, seen.early());
   work.later(
       [this, &parameters, bias_rows = s.qkv_bias ? dqkv_rows : at::Tensor(), qkv_dy = qkv_operand,
        seen] {

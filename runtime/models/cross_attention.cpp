@@ -121,9 +121,7 @@ at::Tensor CrossAttention::backward(const at::Tensor& dy, const parallel::Feed& 
   work.run_beside();
   at::Tensor& sum = feed.side->gradient;
   sum = sum.defined() ? sum.add(dencoded.wait()) : dencoded.wait();
-  const auto [dx, made] =
-      norm_.backward(dnormed.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                     parameters, work, dy, seen.early());
+  const auto [dx, made] = norm_.backward(dnormed.wait(), saved, parameters, work, dy, seen.early());
   work.later([this, &parameters, dq,
               seen] { ops::add_weight_gradient(parameters.gradient_sum(q_), dq, seen.wait()); },
              seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));

@@ -126,9 +126,7 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
     if (site_.chunks == 1) up_operand = product.operand;
   }
   work.run_beside();
-  const auto [dx, made] =
-      norm_.backward(sum.wait(), saved.at(slot(Slot::x)), saved.at(slot(Slot::statistics)),
-                     parameters, work, dy, seen.early());
+  const auto [dx, made] = norm_.backward(sum.wait(), saved, parameters, work, dy, seen.early());
   work.later(
       [this, &parameters, bias_rows = s.ffn_bias ? dpre_rows : at::Tensor(), up_dy = up_operand,
        seen] {

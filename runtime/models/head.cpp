@@ -41,31 +41,25 @@ Head::Head(std::string name, parallel::Site place) : Layer(std::move(name), std:
 
 parallel::LocalShape Head::rows() const { return parallel::local_shape(spec_, site()); }
 
-// From the matrix's input to its gradient; adds to loss and matrix gradient on the way. Some rows
-// at a time: all logits of a long batch would be the largest tensor of a step.
-at::Tensor Head::loss_gradient(const at::Tensor& wide, const Feed& feed) {
+// Some rows at a time: all logits of a long batch would be the largest tensor of a step.
+at::Tensor Head::loss_gradient(const at::Tensor& wide, bool in_place, const Feed& feed) {
   const at::Tensor inputs = wide.reshape({-1, wide.size(2)});
   const at::Tensor labels = feed.labels.narrow(0, 0, wide.size(0)).reshape({-1});
   const auto row_bytes = static_cast<std::int64_t>(matrix_.weight().size(0) * inputs.itemsize());
   const std::int64_t rows = inputs.size(0), at_once = rows_of_logits(rows, row_bytes);
   if (watch_) logits_.reset();
-  at::Tensor result;
-  if (rows <= at_once) {
-    result = rows_gradient(inputs, labels, feed.loss_scale);
-  } else {
-    result = at::empty_like(inputs);
-    for (std::int64_t begin = 0; begin < rows; begin += at_once) {
-      const std::int64_t count = std::min(at_once, rows - begin);
-      result.narrow(0, begin, count)
-          .copy_(rows_gradient(inputs.narrow(0, begin, count), labels.narrow(0, begin, count),
-                               feed.loss_scale));
-    }
+  at::Tensor result = in_place ? inputs : at::empty_like(inputs);
+  for (std::int64_t begin = 0; begin < rows; begin += at_once) {
+    const std::int64_t count = std::min(at_once, rows - begin);
+    write_gradient(result.narrow(0, begin, count), inputs.narrow(0, begin, count),
+                   labels.narrow(0, begin, count), feed.loss_scale);
   }
   if (watch_) logits_ = logits_.view({wide.size(0), wide.size(1), -1});
   return result.view(wide.sizes());
 }
 
-at::Tensor Head::rows_gradient(const at::Tensor& inputs, const at::Tensor& labels, double scale) {
+void Head::write_gradient(const at::Tensor& out, const at::Tensor& inputs, const at::Tensor& labels,
+                          double scale) {
   const bool biased = site().shape.head_bias;
   const at::Tensor logits =
       ops::linear(inputs, matrix_.weight(), biased ? parameters().weight(bias_) : at::Tensor());
@@ -73,7 +67,7 @@ at::Tensor Head::rows_gradient(const at::Tensor& inputs, const at::Tensor& label
   const at::Tensor dlogits = logits_gradient(logits, labels, scale);
   ops::add_weight_gradient(matrix_.gradient(), dlogits, inputs);
   if (biased) ops::add_rows(parameters().gradient_sum(bias_), dlogits);
-  return ops::linear_input_gradient(dlogits, matrix_.weight());
+  ops::linear_input_gradient_into(out, dlogits, matrix_.weight());
 }
 
 at::Tensor Head::logits_gradient(const at::Tensor& logits, const at::Tensor& labels, double scale) {
@@ -106,7 +100,8 @@ at::Tensor Head::logits_gradient(const at::Tensor& logits, const at::Tensor& lab
 at::Tensor Head::forward(const at::Tensor& x, const Feed& feed, Saved& saved) {
   const at::Tensor wide = input_->forward(x, parameters(), saved);
   // Tokens of which another rank makes the prediction: nothing to do here.
-  if (wide.size(0) > 0) input_->keep_gradient(loss_gradient(wide, feed), saved);
+  if (wide.size(0) > 0)
+    input_->keep_gradient(loss_gradient(wide, !wide.is_alias_of(x), feed), saved);
   return {};
 }
 

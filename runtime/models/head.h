@@ -38,8 +38,12 @@ class Head : public parallel::Layer {
  private:
   // This rank's slice of the vocabulary.
   parallel::LocalShape rows() const;
-  at::Tensor loss_gradient(const at::Tensor& wide, const parallel::Feed& feed);
-  at::Tensor rows_gradient(const at::Tensor& inputs, const at::Tensor& labels, double scale);
+  // From the matrix's input to its gradient, which may take its place; adds to loss and matrix
+  // gradient on the way.
+  at::Tensor loss_gradient(const at::Tensor& wide, bool in_place, const parallel::Feed& feed);
+  // The same of some rows.
+  void write_gradient(const at::Tensor& out, const at::Tensor& inputs, const at::Tensor& labels,
+                      double scale);
   // Adds to the loss; the logits become their gradient.
   at::Tensor logits_gradient(const at::Tensor& logits, const at::Tensor& labels, double scale);
 

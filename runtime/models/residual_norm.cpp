@@ -1,7 +1,5 @@
 #include "runtime/models/residual_norm.h"
 
-#include <ATen/ops/empty_like.h>
-
 namespace braid::models {
 
 using parallel::Parameters;
@@ -40,13 +38,16 @@ at::Tensor ResidualNorm::behind_backward(const at::Tensor& dy, Parameters& param
   return norm_.backward(dy, saved.at(input_slot_), saved.at(statistics_slot_), parameters, work);
 }
 
-ResidualNorm::Gradient ResidualNorm::backward(const at::Tensor& dseen, const at::Tensor& x,
-                                              const at::Tensor& statistics, Parameters& parameters,
-                                              parallel::WeightWork& work,
+ResidualNorm::Gradient ResidualNorm::backward(const at::Tensor& dseen, Saved& saved,
+                                              Parameters& parameters, parallel::WeightWork& work,
                                               const at::Tensor& residual, bool seen_before) const {
   if (behind_) return {dseen.add(residual), {}};
-  const at::Tensor seen = is_cheap() && !seen_before ? at::empty_like(x) : at::Tensor();
-  return {norm_.backward(dseen, x, statistics, parameters, work, residual, seen), seen};
+  const at::Tensor seen = is_cheap() && !seen_before ? dseen : at::Tensor();
+  Gradient made{norm_.backward(dseen, saved.at(input_slot_), saved.at(statistics_slot_), parameters,
+                               work, residual, seen),
+                seen};
+  saved.drop(input_slot_);  // makes room for the matrices' gradients
+  return made;
 }
 
 }  // namespace braid::models

@@ -34,9 +34,10 @@ class ResidualNorm {
     at::Tensor dx;
     at::Tensor seen;  // what the matrices saw, where is_cheap()
   };
-  // From the gradient of what the matrices saw to that of x, with `residual`, the sum's gradient.
-  // Where that was `seen_before`, it is not made again.
-  Gradient backward(const at::Tensor& dseen, const at::Tensor& x, const at::Tensor& statistics,
+  // From the gradient of what the matrices saw to that of x, with `residual`, the sum's gradient;
+  // x is dropped, and `dseen`'s memory holds what was seen. Where that was `seen_before`, it is not
+  // made again.
+  Gradient backward(const at::Tensor& dseen, parallel::Saved& saved,
                     parallel::Parameters& parameters, parallel::WeightWork& work,
                     const at::Tensor& residual, bool seen_before = false) const;
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/ops/fused.h"
 #include "runtime/ops/timed.h"
 
 namespace braid::ops {
@@ -35,6 +36,7 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, std::int64_
   sizes.push_back(table.size(1));
   if (ids.is_meta() || table.is_meta()) return at::empty(sizes, table.options());
   const Timed timed("embedding");
+  if (auto rows = fused::embedding(ids, table, first)) return *rows;
   const LocalRows local = local_rows(ids, first, table.size(0));
   return at::index_select(table, 0, local.rows).masked_fill_(local.elsewhere, 0).view(sizes);
 }

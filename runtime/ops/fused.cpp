@@ -69,6 +69,31 @@ bool fits(const char* operation, const at::Tensor& x,
 
 }  // namespace
 
+std::optional<at::Tensor> embedding(const at::Tensor& ids, const at::Tensor& table,
+                                    std::int64_t first) {
+  constexpr const char* kName = "embedding";
+  if (!reaches(table) || !takes(kName, {&table})) return std::nullopt;
+  if (ids.scalar_type() != at::kLong) {
+    note_fallback(kName, fmt::format("ids in {}", c10::toString(ids.scalar_type())));
+    return std::nullopt;
+  }
+  const at::Tensor dense = ids.contiguous();
+  std::vector<std::int64_t> sizes = ids.sizes().vec();
+  sizes.push_back(table.size(1));
+  at::Tensor out = at::empty(sizes, table.options());
+  kernels::LookUp call;
+  call.type = type_of(table);
+  call.table = memory(table);
+  call.ids = dense.const_data_ptr<std::int64_t>();
+  call.out = memory(out);
+  call.tokens = ids.numel();
+  call.rows = table.size(0);
+  call.width = table.size(1);
+  call.first = first;
+  kernels::look_up(call, stream_of(table));
+  return out;
+}
+
 std::optional<Normed> norm(NormKind kind, const at::Tensor& x, const at::Tensor& added,
                            const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
   if (!reaches(x)) return std::nullopt;

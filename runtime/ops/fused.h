@@ -19,6 +19,10 @@ namespace braid::ops::fused {
 // Whether kernels reach the memory of this tensor.
 bool reaches(const at::Tensor& x);
 
+// As ops::embedding().
+std::optional<at::Tensor> embedding(const at::Tensor& ids, const at::Tensor& table,
+                                    std::int64_t first);
+
 enum class NormKind { rms, layer };
 
 struct Normed {
@@ -82,6 +86,8 @@ std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
 bool linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
                  const at::Tensor& bias);
 std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+bool linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
+                                const at::Tensor& weight);
 // residual + x·Wᵀ + bias in one pass: x [rows, in], weight [out, in], residual [.., out].
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,
                                       const at::Tensor& weight, const at::Tensor& bias);

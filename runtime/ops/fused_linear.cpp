@@ -191,6 +191,13 @@ std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::
   return dx;
 }
 
+bool linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
+                                const at::Tensor& weight) {
+  const at::Tensor rows = dy.reshape({-1, dy.size(-1)});
+  return takes_factors("linear_input_gradient", rows, weight, {}) &&
+         multiply("linear_input_gradient", out, rows, weight, false, {}, Fp8::e5m2);
+}
+
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,
                                       const at::Tensor& weight, const at::Tensor& bias) {
   constexpr const char* kName = "linear_onto";

@@ -66,6 +66,18 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
   return at::matmul(dy, weight);
 }
 
+void linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
+                                const at::Tensor& weight) {
+  if (out.is_meta()) return;
+  const Timed timed(kInputProduct, {dy.numel() / weight.size(0), weight.size(0), weight.size(1)});
+  if (fused::linear_input_gradient_into(out, dy, weight)) return;
+  at::Tensor rows = rows_of(out);
+  if (Fp8Scope::on())
+    rows.copy_(rows_of(linear_input_gradient(dy, weight)));
+  else
+    at::mm_out(rows, rows_of(dy), weight);
+}
+
 void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
   const at::ScalarType precision = sum.defined() ? sum.scalar_type() : wide(left.scalar_type());
   if (left.is_meta()) {

@@ -20,6 +20,9 @@ void linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& w
 at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& bias = {});
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+// The same into `out`, contiguous.
+void linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
+                                const at::Tensor& weight);
 // sum [m, n] += left [m, k] · right [k, n] in the sum's own precision; an undefined sum begins as
 // the product, in fp32 for bf16 factors.
 void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);

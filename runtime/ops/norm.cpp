@@ -74,7 +74,6 @@ NormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   if (auto gradients =
           fused::norm_backward(fused::NormKind::layer, dy, x, statistics, weight, beside))
     return *gradients;
-  write_again(beside, x, statistics, weight);
   const at::Tensor mean = statistics.narrow(-1, 0, 1).contiguous();
   const at::Tensor inverse_sigma = statistics.narrow(-1, 1, 1).contiguous();
   const at::Tensor scale = as_kernel_wants(weight, x);
@@ -82,6 +81,7 @@ NormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   auto [dx, dweight, dbias] =
       at::native_layer_norm_backward(dy, x, x.sizes().slice(static_cast<std::size_t>(x.dim() - 1)),
                                      mean, inverse_sigma, scale, scale, {true, true, true});
+  write_again(beside, x, statistics, weight);
   return {with_residual(dx, beside.residual),
           at::cat({dweight, dbias}, 0).to(statistics.scalar_type())};
 }
@@ -111,10 +111,10 @@ NormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   if (auto gradients =
           fused::norm_backward(fused::NormKind::rms, dy, x, statistics, weight, beside))
     return *gradients;
-  write_again(beside, x, statistics, weight);
   if (x.is_cuda()) {
     auto [dx, dweight] =
         at::_fused_rms_norm_backward(dy, x, {x.size(-1)}, statistics, weight, {true, true});
+    write_again(beside, x, statistics, weight);
     return {with_residual(dx, beside.residual), dweight.to(statistics.scalar_type())};
   }
   // dx = (g - n·mean(g·n)) / rms with g = dy·weight and n the normalised value.
@@ -125,6 +125,7 @@ NormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x,
   const at::Tensor along = at::mean(product.mul_(weight), at::IntArrayRef{-1}, /*keepdim=*/true);
   at::Tensor dx = at::mul(dy, weight.to(precision));
   dx = dx.sub_(normalised.mul_(along)).mul_(statistics).to(x.scalar_type());
+  write_again(beside, x, statistics, weight);
   return {with_residual(dx, beside.residual), std::move(dweight)};
 }
 

@@ -14,7 +14,7 @@ LayerNorm layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Te
 // What a backward does beside its own: each is left out where it is undefined.
 struct BesideNorm {
   at::Tensor residual = {};  // the gradient that went round the norm: added to dx
-  at::Tensor again = {};     // as x: becomes y again
+  at::Tensor again = {};     // as x: becomes y again; may be dy, which is used up then
   at::Tensor bias = {};      // of a LayerNorm's y
 };
 struct NormGradients {

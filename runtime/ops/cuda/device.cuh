@@ -130,6 +130,20 @@ __device__ __forceinline__ void store(T* to, const float (&from)[kCount]) {
   }
 }
 
+// What load() reads, as it lies in memory: half the registers for what is to be used later.
+template <class T, int kCount>
+using Raw = std::conditional_t<kCount == kPack<T>, uint4, Pack<T, kCount>>;
+
+template <int kCount, class T>
+__device__ __forceinline__ Raw<T, kCount> load_raw(const T* from) {
+  return *reinterpret_cast<const Raw<T, kCount>*>(from);
+}
+template <class T, int kCount>
+__device__ __forceinline__ void unpack(const Pack<T, kCount>& pack, float (&to)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = to_float(pack.values[i]);
+}
+
 struct Add {
   __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
 };

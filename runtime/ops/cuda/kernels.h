@@ -14,6 +14,18 @@ Reach reach();
 
 enum class Type { bf16, fp32 };  // of activations and weights; statistics and sums are fp32
 
+// ---- embeddings
+
+// out [tokens, width]: the rows of a table whose ids are from `first` on; zeros where it lacks one.
+struct LookUp {
+  Type type = Type::bf16;
+  const void* table = nullptr;  // [rows, width]
+  const std::int64_t* ids = nullptr;
+  void* out = nullptr;
+  std::int64_t tokens = 0, rows = 0, width = 0, first = 0;
+};
+void look_up(const LookUp& call, Stream stream);
+
 // ---- norms over rows of `width`
 
 // The longest row; `aligned`: rows begin at multiples of 16 bytes.

@@ -16,6 +16,7 @@ namespace {
 }  // namespace
 
 Reach reach() { return Reach::nothing; }
+void look_up(const LookUp&, Stream) { absent(); }
 std::int64_t longest_norm(Type, bool) { absent(); }
 void rms_norm(const NormForward&, Stream) { absent(); }
 void layer_norm(const NormForward&, Stream) { absent(); }

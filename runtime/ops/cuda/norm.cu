@@ -9,14 +9,19 @@ namespace {
 
 constexpr int kMostPer = 4;          // packs of one thread
 constexpr int kPackedThreads = 512;  // of a block whose threads hold whole packs
-// Backward's rows follow each other in a block, so that many blocks hide their latencies.
-constexpr std::int64_t kThreadsPerProcessor = 1024;
-constexpr std::int64_t kMostBlocksPerProcessor = 10;
 
 template <int kVec>
 constexpr int most_threads() {
   return kVec == 1 ? kMaxThreads : kPackedThreads;
 }
+// Of a block whose threads hold `per` packs: rows that fit into fewer threads get one pack each.
+template <int kVec>
+constexpr int most_threads(int per) {
+  return per == 1 ? most_threads<kVec>() / 2 : most_threads<kVec>();
+}
+
+// Threads of backward for which a processor has registers.
+constexpr int resident_threads(int per) { return per == 1 ? 768 : 512; }
 
 template <class T, int kVec, int kPer, bool kLayer>
 __global__ void __launch_bounds__(most_threads<kVec>()) norm_forward(NormForward call) {
@@ -81,20 +86,60 @@ __global__ void __launch_bounds__(most_threads<kVec>()) norm_forward(NormForward
   }
 }
 
+// Whether backward reads a row while the one before it is at work: few warps fit beside that many
+// registers, and their accesses alone would not fill the memory's latency. The longest rows leave
+// no registers for it.
+template <int kPer>
+inline constexpr bool kReadsAhead = kPer < kMostPer;
+
+// A thread's part of a row that backward reads, as it lies in memory.
+template <class T, int kVec, int kPer>
+struct BackwardRow {
+  Raw<T, kVec> dy[kPer], x[kPer], residual[kPer];
+  float mean = 0, inverse = 0;
+};
+
+template <class T, int kVec, int kPer, bool kLayer>
+__device__ __forceinline__ BackwardRow<T, kVec, kPer> read_row(const NormBackward& call,
+                                                               std::int64_t row) {
+  BackwardRow<T, kVec, kPer> read;
+  if (kLayer) read.mean = call.statistics[2 * row];
+  read.inverse = call.statistics[kLayer ? 2 * row + 1 : row];
+#pragma unroll
+  for (int p = 0; p < kPer; ++p) {
+    const std::int64_t column =
+        (static_cast<std::int64_t>(threadIdx.x) + p * static_cast<int>(blockDim.x)) * kVec;
+    if (column >= call.width) continue;
+    const std::int64_t at = row * call.width + column;
+    read.dy[p] = load_raw<kVec>(as<T>(call.dy) + at);
+    read.x[p] = load_raw<kVec>(as<T>(call.x) + at);
+    if (kReadsAhead<kPer> && call.residual != nullptr)
+      read.residual[p] = load_raw<kVec>(as<T>(call.residual) + at);
+  }
+  return read;
+}
+
 // With g = dy·weight, n the normalised value and means over the row:
 //   dx = (g - n·mean(g·n) - mean(g)) / sigma, an RMSNorm's without mean(g).
 template <class T, int kVec, int kPer, bool kLayer>
-__global__ void __launch_bounds__(most_threads<kVec>()) norm_backward(NormBackward call) {
+__global__ void __launch_bounds__(most_threads<kVec>(kPer),
+                                  resident_threads(kPer) / most_threads<kVec>(kPer))
+    norm_backward(NormBackward call) {
+  constexpr bool kAhead = kReadsAhead<kPer>;
   __shared__ Rooms<Two> rooms;
   int turn = 0;
   const int threads = static_cast<int>(blockDim.x);
   const int vectors = static_cast<int>(call.width) / kVec;
   const float share = 1.0F / static_cast<float>(call.width);
   float dweight[kPer][kVec] = {}, dbias[kLayer ? kPer : 1][kVec] = {};
+  BackwardRow<T, kVec, kPer> next;
+  if constexpr (kAhead) next = read_row<T, kVec, kPer, kLayer>(call, blockIdx.x);
   for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+    if constexpr (!kAhead) next = read_row<T, kVec, kPer, kLayer>(call, row);
+    const BackwardRow<T, kVec, kPer> read = next;
+    if (kAhead && row + gridDim.x < call.rows)
+      next = read_row<T, kVec, kPer, kLayer>(call, row + gridDim.x);
     const std::int64_t begin = row * call.width;
-    const float mean = kLayer ? call.statistics[2 * row] : 0.0F;
-    const float inverse = call.statistics[kLayer ? 2 * row + 1 : row];
     float gradient[kPer][kVec], normal[kPer][kVec];
     Two sums{0, 0};
 #pragma unroll
@@ -103,11 +148,11 @@ __global__ void __launch_bounds__(most_threads<kVec>()) norm_backward(NormBackwa
       if (vector >= vectors) continue;
       const std::int64_t column = static_cast<std::int64_t>(vector) * kVec;
       float weight[kVec];
-      load<kVec>(as<T>(call.dy) + begin + column, gradient[p]);
-      load<kVec>(as<T>(call.x) + begin + column, normal[p]);
+      unpack(read.dy[p], gradient[p]);
+      unpack(read.x[p], normal[p]);
       load<kVec>(as<T>(call.weight) + column, weight);
 #pragma unroll
-      for (int i = 0; i < kVec; ++i) normal[p][i] = (normal[p][i] - mean) * inverse;
+      for (int i = 0; i < kVec; ++i) normal[p][i] = (normal[p][i] - read.mean) * read.inverse;
       if (call.y != nullptr) {
         float y[kVec], bias[kVec] = {};
         if (kLayer && call.bias != nullptr) load<kVec>(as<T>(call.bias) + column, bias);
@@ -132,10 +177,12 @@ __global__ void __launch_bounds__(most_threads<kVec>()) norm_backward(NormBackwa
       if (vector >= vectors) continue;
       const std::int64_t at = begin + static_cast<std::int64_t>(vector) * kVec;
       float residual[kVec] = {};
-      if (call.residual != nullptr) load<kVec>(as<T>(call.residual) + at, residual);
+      if (kAhead && call.residual != nullptr) unpack(read.residual[p], residual);
+      if (!kAhead && call.residual != nullptr) load<kVec>(as<T>(call.residual) + at, residual);
 #pragma unroll
       for (int i = 0; i < kVec; ++i)
-        gradient[p][i] = (gradient[p][i] - normal[p][i] * along - level) * inverse + residual[i];
+        gradient[p][i] =
+            (gradient[p][i] - normal[p][i] * along - level) * read.inverse + residual[i];
       store<kVec>(as<T>(call.dx) + at, gradient[p]);
     }
   }
@@ -151,17 +198,25 @@ __global__ void __launch_bounds__(most_threads<kVec>()) norm_backward(NormBackwa
   }
 }
 
-// Calls body<kVec, kPer>(threads) for rows of `width`.
+// How many packs each thread holds of so many.
+template <int kVec>
+constexpr int packs_of_thread(std::int64_t vectors) {
+  if (vectors <= most_threads<kVec>(1)) return 1;
+  return vectors <= 2 * most_threads<kVec>(2) ? 2 : kMostPer;
+}
+
+// Calls body(packs of a thread, threads) for rows of `width`.
 template <int kVec, class Body>
 void with_packs(std::int64_t width, Body body) {
   const std::int64_t vectors = width / kVec;
-  const auto threads = [&](int per) { return whole_warps(ceil_div(vectors, per)); };
-  if (vectors <= most_threads<kVec>() / 2)
-    body(std::integral_constant<int, 1>{}, threads(1));
-  else if (vectors <= 2 * most_threads<kVec>())
-    body(std::integral_constant<int, 2>{}, threads(2));
+  const int per = packs_of_thread<kVec>(vectors);
+  const int threads = whole_warps(ceil_div(vectors, per));
+  if (per == 1)
+    body(std::integral_constant<int, 1>{}, threads);
+  else if (per == 2)
+    body(std::integral_constant<int, 2>{}, threads);
   else
-    body(std::integral_constant<int, kMostPer>{}, threads(kMostPer));
+    body(std::integral_constant<int, kMostPer>{}, threads);
 }
 
 void expect_fits(std::int64_t width, Type type, bool aligned) {
@@ -223,11 +278,12 @@ std::int64_t longest_norm(Type type, bool aligned) {
   return std::int64_t{kMostPer} * kPackedThreads * vec;
 }
 
+// As many blocks as a processor holds at once.
 std::int64_t norm_partials(std::int64_t rows, std::int64_t width) {
-  const std::int64_t threads = whole_warps(ceil_div(width, kPack<Bf16>));
-  const std::int64_t blocks =
-      larger(4, smaller(kThreadsPerProcessor / threads, kMostBlocksPerProcessor));
-  return smaller(rows, blocks * num_processors());
+  const std::int64_t vectors = ceil_div(width, kPack<Bf16>);
+  const int per = packs_of_thread<kPack<Bf16>>(vectors);
+  const std::int64_t blocks = resident_threads(per) / whole_warps(ceil_div(vectors, per));
+  return smaller(rows, larger(1, blocks) * num_processors());
 }
 
 void rms_norm(const NormForward& call, Stream stream) { forward<false>(call, stream); }

@@ -9,6 +9,7 @@ namespace braid::ops::kernels {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kSummingBlocks = 3;  // of as many threads, for whose sums a processor has registers
 
 __host__ __device__ __forceinline__ int all_heads(const Rotary& call) {
   std::int64_t heads = 0;
@@ -33,7 +34,7 @@ __device__ __forceinline__ Place place_of(const Rotary& call, int head) {
 
 // A row is one token of one sample. A thread keeps to its columns and goes over its block's rows.
 template <class T, int kVec, bool kSums>
-__global__ void __launch_bounds__(kThreads, kSums ? 3 : 4) turn(Rotary call) {
+__global__ void __launch_bounds__(kThreads, kSums ? kSummingBlocks : 4) turn(Rotary call) {
   const int rows = static_cast<int>(call.tokens * call.batch), batch = static_cast<int>(call.batch);
   const int half = static_cast<int>(call.head_dim) / 2;
   const int packs = half / kVec;  // of half a head
@@ -83,6 +84,12 @@ __global__ void __launch_bounds__(kThreads, kSums ? 3 : 4) turn(Rotary call) {
   }
 }
 
+// Each of a block's threads takes as many packs of a row as the others.
+int threads_of(const Rotary& call, int vec) {
+  const std::int64_t packs = larger(1, all_heads(call) * (call.head_dim / 2 / vec));
+  return whole_warps(ceil_div(packs, ceil_div(packs, kThreads)));
+}
+
 bool can_pack(const Rotary& call, int vec) {
   bool can = call.head_dim / 2 % vec == 0 && all_aligned(call.cos, call.sin, call.partials);
   for (const RotaryPart& part : call.parts) {
@@ -97,10 +104,10 @@ bool can_pack(const Rotary& call, int vec) {
 
 }  // namespace
 
-// Enough to fill the device.
+// As many blocks as a processor holds at once.
 std::int64_t rotary_partials(const Rotary& call) {
-  constexpr std::int64_t kBlocksPerProcessor = 8;
-  return smaller(call.tokens * call.batch, kBlocksPerProcessor * num_processors());
+  const std::int64_t blocks = kSummingBlocks * kThreads / threads_of(call, kPack<Bf16>);
+  return smaller(call.tokens * call.batch, blocks * num_processors());
 }
 
 void rotary(const Rotary& call, Stream stream) {
@@ -108,12 +115,9 @@ void rotary(const Rotary& call, Stream stream) {
   with_type(call.type, [&](auto value) {
     using T = decltype(value);
     const auto run = [&](auto vec, auto sums, std::int64_t blocks) {
-      const std::int64_t items = all_heads(call) * (call.head_dim / 2 / decltype(vec)::value);
-      const std::int64_t rounds = larger(1, ceil_div(items, kThreads));
-      launch(turn<T, decltype(vec)::value, decltype(sums)::value>,
-             dim3(static_cast<unsigned>(blocks)),
-             dim3(static_cast<unsigned>(whole_warps(ceil_div(items, rounds)))), stream, call,
-             "rotary");
+      constexpr int kVec = decltype(vec)::value;
+      launch(turn<T, kVec, decltype(sums)::value>, dim3(static_cast<unsigned>(blocks)),
+             dim3(static_cast<unsigned>(threads_of(call, kVec))), stream, call, "rotary");
     };
     const auto with_sums = [&](auto vec) {
       if (call.partials != nullptr)
