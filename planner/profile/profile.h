@@ -164,7 +164,7 @@ struct Profile {
 // The facts that differ, as lines such as "ranks: 8 then, 4 now"; empty where the profile holds.
 std::vector<std::string> differences(std::span<const Fact> then, std::span<const Fact> now);
 
-inline constexpr int kProfileVersion = 2;
+inline constexpr int kProfileVersion = 3;
 
 Profile read_profile(const std::filesystem::path& file);
 Profile profile_from_json(const Json& json, const std::string& source);

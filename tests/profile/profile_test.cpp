@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kProfile = R"({
   "format": "braid.profile",
-  "version": 2,
+  "version": 3,
   "name": "measured",
   "source": "by hand",
   "taken_on": {
