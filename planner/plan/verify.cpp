@@ -20,6 +20,7 @@ class PlanCheck {
 
   // In this order: each pass relies on those before it.
   void run() const {
+    check_precision();
     check_schedule();
     check_devices();
     check_batch();
@@ -35,6 +36,12 @@ class PlanCheck {
     throw Error({.what = std::move(what),
                  .where = fmt::format("{}: {}", source_, place),
                  .fix = std::move(fix)});
+  }
+
+  void check_precision() const {
+    if (plan_.precision == Precision::fp32 && plan_.gradient_precision == Precision::bf16)
+      fail("gradient_precision", "gradients in bf16 of a model that computes in fp32",
+           "set it to \"fp32\", or precision to \"bf16\"");
   }
 
   void check_schedule() const {

@@ -67,7 +67,7 @@ TEST(PlanJson, KeepsEveryChoice) {
   Plan plan = two_stage_plan();
   plan.cost = CostKind::measured;
   plan.profile = ProfileReference{"runs/größe 1.json", "9f86d081"};
-  plan.precision = Precision::fp32;
+  plan.precision = Precision::fp8;
   plan.gradient_precision = Precision::bf16;
   plan.memory_limit = Bytes(std::int64_t{16} << 30);
   plan.mesh_order = MeshOrder::dp_cp_tp_pp;
@@ -85,7 +85,7 @@ TEST(PlanJson, KeepsEveryChoice) {
   const ProfileReference profile = again.profile.value_or(ProfileReference{});
   EXPECT_EQ(profile.file, "runs/größe 1.json");
   EXPECT_EQ(profile.fingerprint, "9f86d081");
-  EXPECT_EQ(again.precision, Precision::fp32);
+  EXPECT_EQ(again.precision, Precision::fp8);
   EXPECT_EQ(again.gradient_precision, Precision::bf16);
   EXPECT_EQ(again.memory_limit, plan.memory_limit);
   EXPECT_EQ(again.mesh_order, MeshOrder::dp_cp_tp_pp);

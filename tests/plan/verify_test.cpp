@@ -54,6 +54,10 @@ constexpr MistakeCase kFileMistakes[] = {
 };
 
 constexpr MistakeCase kPipelineMistakes[] = {
+    {"gradients that are rounded more than the model",
+     R"([{"op": "replace", "path": "/precision", "value": "fp32"},
+         {"op": "replace", "path": "/gradient_precision", "value": "bf16"}])",
+     "gradients in bf16 of a model that computes in fp32", "plan.json: gradient_precision"},
     {"no stage", R"([{"op": "replace", "path": "/stages", "value": []}])", "0 stages",
      "plan.json: stages"},
     {"devices that the stages cannot share",
