@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "cli/common.h"
-#include "cli/options.h"
 #include "cli/profile_common.h"
 #include "cli/train.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "planner/core/error.h"
@@ -211,12 +211,12 @@ int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
 
 }  // namespace
 
-void add_auto(CLI::App& app, Run& run) {
+void add_auto(const Verb& app, Run& run) {
   const auto flags = std::make_shared<AutoFlags>();
-  CLI::App* verb = app.add_subcommand("auto", "measure, plan and train in one go");
-  const Options option(*verb);
-  option("--model", flags->model, "FILE", "Hugging Face config.json or Braid model")->required();
-  option("--global-batch", flags->global_batch, "N", "samples of one step")->required();
+  const Verb verb = app.add("auto", "measure, plan and train in one go");
+  const Options option(verb);
+  option("--model", flags->model, "FILE", "Hugging Face config.json or Braid model").required();
+  option("--global-batch", flags->global_batch, "N", "samples of one step").required();
   option("--seq", flags->sequence, "N", "tokens of a sample (default: the model's)");
   option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
   option("--precision", flags->precision, "NAME",
@@ -225,14 +225,14 @@ void add_auto(CLI::App& app, Run& run) {
   option("--cache", flags->cache, "FOLDER",
          "where measurements are kept (default $XDG_CACHE_HOME/braid or ~/.cache/braid)");
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
-  add_training_flags(*verb, flags->train);
+  add_training_flags(verb, flags->train);
   add_world_flags(option, flags->train.world, "how many to train with (default 1, or as launched)");
-  verb->footer(
+  verb.footer(
       "\nExamples:\n"
       "  braid auto --ranks 4 --model configs/examples/tiny-llama.json --global-batch 16 \\\n"
       "             --data text:book.txt --metrics run1\n"
       "  mpirun -n 8 braid auto --model config.json --global-batch 64 --memory 12GiB");
-  verb->callback([flags, &run] {
+  verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(
           [&](const std::optional<comm::Launch>& launch) { return run_auto(*flags, launch); });

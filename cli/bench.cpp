@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "cli/world.h"
 #include "planner/core/error.h"
@@ -159,16 +159,15 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
 
 }  // namespace
 
-void add_bench(CLI::App& app, Run& run) {
-  CLI::App* bench = app.add_subcommand("bench", "hold this machine against what it could do");
-  bench->require_subcommand(1);
-  bench->footer("\nExample:\n  braid bench step --model configs/models/gpt2.json --batch 32");
+void add_bench(const Verb& app, Run& run) {
+  const Verb bench = app.add("bench", "hold this machine against what it could do");
+  bench.needs_one_below();
+  bench.footer("\nExample:\n  braid bench step --model configs/models/gpt2.json --batch 32");
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App* verb = bench->add_subcommand("step", "a training step on one device");
-  const Options option(*verb);
-  option("--model", flags->model, "FILE", "a Hugging Face config.json or a Braid model")
-      ->required();
-  option("--batch", flags->batch, "N", "samples of one step")->required();
+  const Verb verb = bench.add("step", "a training step on one device");
+  const Options option(verb);
+  option("--model", flags->model, "FILE", "a Hugging Face config.json or a Braid model").required();
+  option("--batch", flags->batch, "N", "samples of one step").required();
   option("--seq", flags->sequence, "N", "tokens of a sample; otherwise the model's own");
   option("--micro-batches", flags->micro_batches, "N", "parts of the batch (default 1)");
   option("--recompute", flags->recompute, "NAME", "none (default), selective or full");
@@ -178,13 +177,13 @@ void add_bench(CLI::App& app, Run& run) {
   option("--warmup", flags->warm_up, "N", "before those (default 4)");
   option("--peak", flags->peak, "N", "TFLOP/s of the device; otherwise its data sheet's");
   option("--json", flags->json, "FILE", "write the numbers as JSON too");
-  verb->add_flag("--no-capture", flags->no_capture,
-                 "launch every operator of every step, not the steady step at once");
+  verb.flag("--no-capture", flags->no_capture,
+            "launch every operator of every step, not the steady step at once");
   add_world_flags(option, flags->world, "1");
-  verb->footer(
+  verb.footer(
       "\nExample:\n"
       "  braid bench step --device cuda --model configs/models/gpt2.json --batch 32 --seq 1024");
-  verb->callback([flags, &run] {
+  verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(
           [&](const std::optional<comm::Launch>& launch) { return run_step(*flags, launch); });

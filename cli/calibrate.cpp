@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
@@ -111,21 +111,20 @@ int run_calibrate(const CalibrateFlags& flags) {
 
 }  // namespace
 
-void add_calibrate(CLI::App& app, Run& run) {
+void add_calibrate(const Verb& app, Run& run) {
   const auto flags = std::make_shared<CalibrateFlags>();
-  CLI::App* verb =
-      app.add_subcommand("calibrate", "correct a profile by what runs of its plans took");
-  const Options option(*verb);
+  const Verb verb = app.add("calibrate", "correct a profile by what runs of its plans took");
+  const Options option(verb);
   option("--profile", flags->profile, "FILE", "the profile that the plans were made from")
-      ->required();
+      .required();
   option("--report", flags->reports, "FILE", "what 'braid train --json' wrote; several");
   option("--comparison", flags->comparisons, "FILE", "what 'braid compare --out' wrote; several");
-  option("--out", flags->out, "FILE", "the corrected profile to write")->required();
-  verb->footer(
+  option("--out", flags->out, "FILE", "the corrected profile to write").required();
+  verb.footer(
       "\nExample:\n"
       "  braid calibrate --profile profile.json --report run1/report.json run2/report.json \\\n"
       "                  --out calibrated.json");
-  verb->callback([flags, &run] { run = [flags] { return run_calibrate(*flags); }; });
+  verb.when_chosen([flags, &run] { run = [flags] { return run_calibrate(*flags); }; });
 }
 
 }  // namespace braid::cli

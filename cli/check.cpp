@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
 #include "cli/reprice.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -117,19 +117,19 @@ int run_check(const CheckFlags& flags) {
 
 }  // namespace
 
-void add_check(CLI::App& app, Run& run) {
+void add_check(const Verb& app, Run& run) {
   const auto flags = std::make_shared<CheckFlags>();
-  CLI::App* verb = app.add_subcommand("check", "is a plan legal, current, and does it fit?");
-  const Options option(*verb);
-  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
+  const Verb verb = app.add("check", "is a plan legal, current, and does it fit?");
+  const Options option(verb);
+  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   option("--model", flags->model, "FILE", "the model it should be for");
   option("--cluster", flags->cluster, "FILE", "the cluster it should be for");
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb->footer(
+  verb.footer(
       "\nExample:\n  braid check plan.json --model configs/models/llama2-7b.json\n"
       "\nExit status: 0 it fits, 3 it does not, 2 it is illegal or for something else.");
-  verb->callback([flags, &run] { run = [flags] { return run_check(*flags); }; });
+  verb.when_chosen([flags, &run] { run = [flags] { return run_check(*flags); }; });
 }
 
 }  // namespace braid::cli

@@ -15,6 +15,7 @@
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/profile/fingerprint.h"
+#include "planner/search/search.h"
 
 namespace braid::cli {
 namespace {
@@ -81,6 +82,16 @@ Precision read_gradients(const std::string& text, Precision precision) {
                  .where = "--gradients",
                  .fix = "leave it out, or compute in bf16 (--precision)"});
   return gradients;
+}
+
+void choose_precisions(SearchOptions& options, const std::optional<LoadedProfile>& profile,
+                       const std::string& precision, const std::string& gradients) {
+  if (!precision.empty()) options.precision = read_enum(precision, "--precision", kPrecisions);
+  if (profile && precision.empty()) options.precision = profile->profile.precision;
+  if (!gradients.empty())
+    options.gradient_precision = read_gradients(gradients, options.precision);
+  else if (profile && options.precision != Precision::fp32)
+    options.gradient_precision = profile->profile.gradient_precision;
 }
 
 Format read_format(const std::string& text) {

@@ -13,6 +13,10 @@
 #include "planner/plan/plan.h"
 #include "planner/profile/profile.h"
 
+namespace braid {
+struct SearchOptions;
+}
+
 namespace braid::cli {
 
 // A flag that was not given is empty text.
@@ -57,6 +61,10 @@ struct LoadedProfile {
   ProfileReference reference;
 };
 LoadedProfile load_profile(const std::filesystem::path& file);
+// What --precision and --gradients leave open is as in the profile. A model in fp32 has its
+// gradients in fp32.
+void choose_precisions(SearchOptions& options, const std::optional<LoadedProfile>& profile,
+                       const std::string& precision, const std::string& gradients);
 
 // Where the model and the cluster come from: their own files, or a profile that carries them.
 struct TaskFlags {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/explain/text.h"
@@ -46,8 +46,6 @@ CompareOptions read_options(const CompareFlags& flags) {
   search.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
   search.alternatives = 0;
-  if (!flags.precision.empty())
-    search.precision = read_enum(flags.precision, "--precision", kPrecisions);
   for (const std::string& name : flags.algorithms)
     options.algorithms.push_back(
         static_cast<Algorithm>(read_choice(name, "--algorithms", algorithm_names())));
@@ -75,12 +73,7 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
   }
   const Task task = load_task(flags.task);
   models::require_supported(task.model);
-  if (task.profile) {
-    options.search.gradient_precision = task.profile->profile.gradient_precision;
-    if (flags.precision.empty()) options.search.precision = task.profile->profile.precision;
-  }
-  if (!flags.gradients.empty())
-    options.search.gradient_precision = read_gradients(flags.gradients, options.search.precision);
+  choose_precisions(options.search, task.profile, flags.precision, flags.gradients);
   const int devices = task.cluster.num_devices();
   if (launch && launch->size != devices)
     throw Error(
@@ -104,16 +97,15 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
 
 }  // namespace
 
-void add_compare(CLI::App& app, Run& run) {
+void add_compare(const Verb& app, Run& run) {
   const auto flags = std::make_shared<CompareFlags>();
-  CLI::App* verb =
-      app.add_subcommand("compare", "run several plans and hold them against their predictions");
-  const Options option(*verb);
+  const Verb verb = app.add("compare", "run several plans and hold them against their predictions");
+  const Options option(verb);
   option("--model", flags->task.model, "FILE", "Hugging Face config.json or Braid model");
   option("--cluster", flags->task.cluster, "FILE", "nodes, devices and links");
   option("--profile", flags->task.profile, "FILE",
          "measured figures; one that carries model and cluster needs neither flag");
-  option("--global-batch", flags->global_batch, "N", "samples of one iteration")->required();
+  option("--global-batch", flags->global_batch, "N", "samples of one iteration").required();
   option("--seq", flags->task.sequence, "N", "tokens of a sample (default: the model's)");
   option("--devices", flags->task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
@@ -124,7 +116,7 @@ void add_compare(CLI::App& app, Run& run) {
   option("--algorithms", flags->algorithms, "NAME",
          "whose plans to run, with commas between (default: dp, zero3, tp, pp, megatron-3d, "
          "galvatron, bmw, exact)")
-      ->delimiter(',');
+      .split_at_commas();
   option("--more", flags->more, "N",
          "and N plans with one strategy for all blocks, of many kinds and speeds (default 0)");
   option("--plans", flags->plans, "FILE", "and these plans");
@@ -136,19 +128,19 @@ void add_compare(CLI::App& app, Run& run) {
       "machine for itself (default 1)");
   option("--out", flags->out, "FILE",
          "write all results there after every plan; plans that it holds already are not run again");
-  verb->add_flag("--rerun", flags->rerun, "run all plans anew, whatever --out holds");
-  verb->add_flag("--retry", flags->retry, "run plans again that failed or were cut off");
+  verb.flag("--rerun", flags->rerun, "run all plans anew, whatever --out holds");
+  verb.flag("--retry", flags->retry, "run plans again that failed or were cut off");
   option("--markdown", flags->markdown, "FILE", "write the table there too");
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
   add_world_flags(option, flags->world, "must be the cluster's number of devices");
-  verb->footer(
+  verb.footer(
       "\nExamples:\n"
       "  braid compare --model configs/examples/tiny-llama.json \\\n"
       "                --cluster configs/examples/four-threads.json --global-batch 16 \\\n"
       "                --precision fp32 --more 8 --out results.json\n"
       "  mpirun -n 8 braid compare --profile profile.json --global-batch 64 --more 16 \\\n"
       "                --out results.json --markdown table.md");
-  verb->callback([flags, &run] {
+  verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(
           [&](const std::optional<comm::Launch>& launch) { return plan_and_run(*flags, launch); });

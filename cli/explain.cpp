@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
 #include "cli/reprice.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
@@ -69,19 +69,19 @@ int run_explain(const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Run& run) {
+void add_explain(const Verb& app, Run& run) {
   const auto flags = std::make_shared<ExplainFlags>();
-  CLI::App* verb = app.add_subcommand("explain", "show a plan again, or under another question");
-  const Options option(*verb);
-  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
+  const Verb verb = app.add("explain", "show a plan again, or under another question");
+  const Options option(verb);
+  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   option("--seq", flags->sequence, "N", "what if a sample had N tokens?");
   option("--global-batch", flags->global_batch, "N", "what if an iteration had N samples?");
   option("--devices", flags->devices, "N", "what if only the first N devices were there?");
   option("--memory", flags->memory, "SIZE", "what if a device had SIZE, for example 40GiB?");
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb->footer("\nExample:\n  braid explain plan.json --seq 8192 --global-batch 128");
-  verb->callback([flags, &run] { run = [flags] { return run_explain(*flags); }; });
+  verb.footer("\nExample:\n  braid explain plan.json --seq 8192 --global-batch 128");
+  verb.when_chosen([flags, &run] { run = [flags] { return run_explain(*flags); }; });
 }
 
 }  // namespace braid::cli

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/json.h"
 #include "planner/profile/galvatron_import.h"
@@ -36,30 +36,28 @@ int run_galvatron(const GalvatronFlags& flags) {
 
 }  // namespace
 
-void add_import(CLI::App& app, Run& run) {
-  CLI::App* verb =
-      app.add_subcommand("import", "turn another system's measurements into a profile");
-  verb->require_subcommand(1);
+void add_import(const Verb& app, Run& run) {
+  const Verb verb = app.add("import", "turn another system's measurements into a profile");
+  verb.needs_one_below();
   const auto flags = std::make_shared<GalvatronFlags>();
-  CLI::App* galvatron =
-      verb->add_subcommand("galvatron", "files that Hetu-Galvatron's profiler wrote");
-  const Options option(*galvatron);
+  const Verb galvatron = verb.add("galvatron", "files that Hetu-Galvatron's profiler wrote");
+  const Options option(galvatron);
   option("--hardware", flags->hardware, "FOLDER",
          "allreduce_bandwidth_*, p2p_bandwidth_*, sp_time_*")
-      ->required();
+      .required();
   option("--model-profile", flags->model, "FOLDER", "computation_profiling_*, memory_profiling_*")
-      ->required();
+      .required();
   option("--layers", flags->layers, "H:S:N", "hidden:sequence:layers of each type, with commas")
-      ->required();
+      .required();
   option("--nodes", flags->nodes, "N", "nodes that were profiled (default 1)");
   option("--gpus-per-node", flags->devices_per_node, "N", "devices of a node (default 8)");
-  option("--out", flags->out, "FILE", "the profile to write")->required();
-  galvatron->footer(
+  option("--out", flags->out, "FILE", "the profile to write").required();
+  galvatron.footer(
       "\nExample:\n"
       "  braid import galvatron --hardware hardware --model-profile llama-7b \\\n"
       "             --layers 4096:2048:32 --nodes 1 --gpus-per-node 8 --out profile.json\n"
       "  braid plan --profile profile.json --cost galvatron --global-batch 64");
-  galvatron->callback([flags, &run] { run = [flags] { return run_galvatron(*flags); }; });
+  galvatron.when_chosen([flags, &run] { run = [flags] { return run_galvatron(*flags); }; });
 }
 
 }  // namespace braid::cli

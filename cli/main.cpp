@@ -3,13 +3,14 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <new>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "planner/core/error.h"
@@ -106,20 +107,21 @@ int run_program(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("braid {}", kVersion));
   app.footer(kFooter);
   app.require_subcommand(1);
+  const Verb verbs(app);
   Run run;
-  add_plan(app, run);
-  add_primepar(app, run);
-  add_explain(app, run);
-  add_check(app, run);
-  add_simulate(app, run);
-  add_validate(app, run);
-  add_import(app, run);
-  add_train(app, run);
-  add_compare(app, run);
-  add_calibrate(app, run);
-  add_auto(app, run);
-  add_profile(app, run);
-  add_bench(app, run);
+  add_plan(verbs, run);
+  add_primepar(verbs, run);
+  add_explain(verbs, run);
+  add_check(verbs, run);
+  add_simulate(verbs, run);
+  add_validate(verbs, run);
+  add_import(verbs, run);
+  add_train(verbs, run);
+  add_compare(verbs, run);
+  add_calibrate(verbs, run);
+  add_auto(verbs, run);
+  add_profile(verbs, run);
+  add_bench(verbs, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

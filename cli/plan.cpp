@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -118,8 +118,6 @@ SearchOptions search_options(const PlanFlags& flags) {
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   options.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
-  if (!flags.precision.empty())
-    options.precision = read_enum(flags.precision, "--precision", kPrecisions);
   options.prove = !flags.no_bound;
   options.alternatives = static_cast<int>(
       read_count(flags.alternatives, "--alternatives", {0, 100}).value_or(options.alternatives));
@@ -153,12 +151,7 @@ int run_plan(const PlanFlags& flags) {
   SearchOptions options = search_options(flags);
   if (!flags.out.empty()) expect_writable(flags.out, "--out");
   const Task task = load_task(flags.task);
-  if (task.profile) {
-    options.gradient_precision = task.profile->profile.gradient_precision;
-    if (flags.precision.empty()) options.precision = task.profile->profile.precision;
-  }
-  if (!flags.gradients.empty())
-    options.gradient_precision = read_gradients(flags.gradients, options.precision);
+  choose_precisions(options, task.profile, flags.precision, flags.gradients);
 
   std::optional<DecisionTree> tree;
   if (flags.tree)
@@ -182,13 +175,13 @@ int run_plan(const PlanFlags& flags) {
   return result.infeasible ? kInfeasible : kInterrupted;
 }
 
-void add_flags(CLI::App& verb, PlanFlags& flags) {
+void add_flags(const Verb& verb, PlanFlags& flags) {
   const Options option(verb);
   option("--model", flags.task.model, "FILE", "Hugging Face config.json or Braid model");
   option("--cluster", flags.task.cluster, "FILE", "nodes, devices and links");
   option("--profile", flags.task.profile, "FILE",
          "measured figures; one that carries model and cluster needs neither flag");
-  option("--global-batch", flags.global_batch, "N", "samples of one iteration")->required();
+  option("--global-batch", flags.global_batch, "N", "samples of one iteration").required();
   option("--seq", flags.task.sequence, "N", "tokens of a sample (default: the model's)");
   option("--devices", flags.task.devices, "N", "use only the cluster's first N devices");
   option("--memory", flags.memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
@@ -200,21 +193,21 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
          "measured (default with a profile), roofline (without) or galvatron");
   option("--schedule", flags.schedules, "NAME",
          "gpipe, 1f1b, interleaved, zero_bubble; several with commas (default: all)")
-      ->delimiter(',');
+      .split_at_commas();
   option("--max-tp", flags.max_tp, "N", "at most N ways of tensor parallelism");
   option("--max-cp", flags.max_cp, "N", "at most N ways of context parallelism");
   option("--max-pp", flags.max_pp, "N", "at most N pipeline stages");
-  verb.add_flag("--no-recompute", flags.no_recompute, "never trade time for memory");
-  verb.add_flag("--no-primepar", flags.no_primepar,
-                "do not spare what is on the front of PrimePar's operators from the rules");
-  verb.add_flag("--even-cuts", flags.even_cuts, "give every stage the same number of layers");
-  verb.add_flag("--no-bound", flags.no_bound,
-                "skip the exact search that bounds another algorithm's plan");
+  verb.flag("--no-recompute", flags.no_recompute, "never trade time for memory");
+  verb.flag("--no-primepar", flags.no_primepar,
+            "do not spare what is on the front of PrimePar's operators from the rules");
+  verb.flag("--even-cuts", flags.even_cuts, "give every stage the same number of layers");
+  verb.flag("--no-bound", flags.no_bound,
+            "skip the exact search that bounds another algorithm's plan");
   option("--alternatives", flags.alternatives, "N",
          "show the best N plans of other kinds (default: 3); none is quickest");
   option("--no-rule", flags.rules_off, "NAME", "switch a pruning rule off; --tree names them")
-      ->delimiter(',');
-  verb.add_flag("--tree", flags.tree, "show what is searched and what was pruned, with reasons");
+      .split_at_commas();
+  verb.flag("--tree", flags.tree, "show what is searched and what was pruned, with reasons");
   option("--threads", flags.threads, "N", "search with N threads (default: all cores)");
   option("--format", flags.format, "NAME", "text (default) or json");
   option("--out", flags.out, "FILE", "write the plan there");
@@ -222,16 +215,16 @@ void add_flags(CLI::App& verb, PlanFlags& flags) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Run& run) {
+void add_plan(const Verb& app, Run& run) {
   const auto flags = std::make_shared<PlanFlags>();
-  CLI::App* verb = app.add_subcommand("plan", "find the fastest plan that fits");
-  add_flags(*verb, *flags);
-  verb->footer(
+  const Verb verb = app.add("plan", "find the fastest plan that fits");
+  add_flags(verb, *flags);
+  verb.footer(
       "\nExample:\n"
       "  braid plan --model configs/models/llama2-7b.json \\\n"
       "             --cluster configs/clusters/a100-80g-8.json --global-batch 64 --memory 40GiB\n"
       "\nCtrl-C ends the search with the best plan so far and its gap.");
-  verb->callback([flags, &run] { run = [flags] { return run_plan(*flags); }; });
+  verb.when_chosen([flags, &run] { run = [flags] { return run_plan(*flags); }; });
 }
 
 }  // namespace braid::cli

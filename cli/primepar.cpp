@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/explain/primepar.h"
@@ -94,14 +94,13 @@ int run_primepar(const PrimeparFlags& flags) {
 
 }  // namespace
 
-void add_primepar(CLI::App& app, Run& run) {
+void add_primepar(const Verb& app, Run& run) {
   const auto flags = std::make_shared<PrimeparFlags>();
-  CLI::App* verb =
-      app.add_subcommand("primepar", "partition every operator of a layer in space and time");
-  const Options option(*verb);
+  const Verb verb = app.add("primepar", "partition every operator of a layer in space and time");
+  const Options option(verb);
   option("--model", flags->task.model, "FILE", "Hugging Face config.json or Braid model")
-      ->required();
-  option("--cluster", flags->task.cluster, "FILE", "nodes, devices and links")->required();
+      .required();
+  option("--cluster", flags->task.cluster, "FILE", "nodes, devices and links").required();
   option("--devices", flags->task.devices, "N", "the cluster's first N devices: 2, 4, … 64");
   option("--batch", flags->batch, "N", "samples of a micro-batch, over all devices (default 8)");
   option("--seq,--sequence", flags->task.sequence, "N",
@@ -113,19 +112,19 @@ void add_primepar(CLI::App& app, Run& run) {
   option("--variant", flags->variant, "NAME",
          "plus_minus (default), paper as published, or spatial: without squares");
   option("--alpha", flags->alpha, "X", "price of memory: seconds a gigabyte (default 0)");
-  verb->add_flag("--pareto", flags->pareto,
-                 "sweep the price of memory: plans that nothing beats in time and memory, and the "
-                 "strategies of 'braid plan' that run them");
-  verb->add_flag("--one-port", flags->one_port,
-                 "a collective across nodes gets one device's share of the network, not the shares "
-                 "of all its members in a node");
+  verb.flag("--pareto", flags->pareto,
+            "sweep the price of memory: plans that nothing beats in time and memory, and the "
+            "strategies of 'braid plan' that run them");
+  verb.flag("--one-port", flags->one_port,
+            "a collective across nodes gets one device's share of the network, not the shares "
+            "of all its members in a node");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb->footer(
+  verb.footer(
       "\nExample:\n"
       "  braid primepar --model configs/models/opt-175b.json \\\n"
       "             --cluster configs/clusters/v100-32g-8x4.json --devices 8 --batch 8 \\\n"
       "             --precision fp32 --variant paper");
-  verb->callback([flags, &run] { run = [flags] { return run_primepar(*flags); }; });
+  verb.when_chosen([flags, &run] { run = [flags] { return run_primepar(*flags); }; });
 }
 
 }  // namespace braid::cli

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
 #include "cli/profile_common.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
@@ -80,21 +80,20 @@ Bytes read_largest_message(const std::string& text) {
   return largest;
 }
 
-void add_profile_hardware(CLI::App& profile, Run& run) {
+void add_profile_hardware(const Verb& profile, Run& run) {
   const auto flags = std::make_shared<HardwareFlags>();
-  CLI::App* verb =
-      profile.add_subcommand("hardware", "time devices, links and how they disturb each other");
-  const Options option(*verb);
+  const Verb verb = profile.add("hardware", "time devices, links and how they disturb each other");
+  const Options option(verb);
   add_profile_flags(option, flags->common);
   option("--max-message", flags->largest_message, "SIZE",
          "the largest to send (default 1GiB, or what fits)");
   option("--memory", flags->memory, "SIZE", "of one device; otherwise all it has");
-  verb->footer(
+  verb.footer(
       "\nExample:\n"
       "  braid profile hardware --ranks 4 --out hardware.json\n"
       "  mpirun -n 8 braid profile hardware --out hardware.json\n"
       "Killed, it goes on where it was when started again.");
-  verb->callback([flags, &run] {
+  verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(
           [&](const std::optional<comm::Launch>& launch) { return run_hardware(*flags, launch); });
@@ -102,11 +101,11 @@ void add_profile_hardware(CLI::App& profile, Run& run) {
   });
 }
 
-void add_profile(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("profile", "measure this machine, and a model on it");
-  verb->require_subcommand(1);
-  add_profile_hardware(*verb, run);
-  add_profile_model(*verb, run);
+void add_profile(const Verb& app, Run& run) {
+  const Verb verb = app.add("profile", "measure this machine, and a model on it");
+  verb.needs_one_below();
+  add_profile_hardware(verb, run);
+  add_profile_model(verb, run);
 }
 
 }  // namespace braid::cli

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "planner/core/text.h"
 #include "runtime/train/progress.h"
 
@@ -40,7 +40,7 @@ std::string journal_of(const std::string& out) { return out + ".journal"; }
 }  // namespace
 
 void add_profile_flags(const Options& option, ProfileFlags& flags) {
-  option("--out", flags.out, "FILE", "the profile to write")->required();
+  option("--out", flags.out, "FILE", "the profile to write").required();
   option("--precision", flags.precision, "NAME",
          "bf16 or fp32; otherwise bf16 on GPUs, fp32 on CPUs");
   option("--gradients", flags.gradients, "NAME", kGradientsHelp);

@@ -41,11 +41,11 @@ std::function<void(const measure::BenchProgress&)> progress_on(std::FILE* out, b
 Bytes read_largest_message(const std::string& text);  // of --max-message
 
 // braid profile hardware
-void add_profile_hardware(CLI::App& profile, Run& run);
+void add_profile_hardware(const Verb& profile, Run& run);
 std::string hardware_text(const Profile& profile, const RenderOptions& look);
 
 // braid profile model
-void add_profile_model(CLI::App& profile, Run& run);
+void add_profile_model(const Verb& profile, Run& run);
 // A profile of hardware (measured first where it is not given) and model. Collective.
 Profile profile_model(measure::Bench& bench, const std::optional<Profile>& hardware,
                       const Model& model, const measure::HardwareOptions& machine,

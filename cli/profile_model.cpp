@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
 #include "cli/profile_common.h"
+#include "cli/verb.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "planner/profile/fingerprint.h"
@@ -109,26 +109,25 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
 
 }  // namespace
 
-void add_profile_model(CLI::App& profile, Run& run) {
+void add_profile_model(const Verb& profile, Run& run) {
   const auto flags = std::make_shared<ModelFlags>();
-  CLI::App* verb = profile.add_subcommand("model", "time a model's layers on this machine");
-  const Options option(*verb);
+  const Verb verb = profile.add("model", "time a model's layers on this machine");
+  const Options option(verb);
   add_profile_flags(option, flags->common);
-  option("--model", flags->model, "FILE", "a Hugging Face config.json or a Braid model")
-      ->required();
-  option("--global-batch", flags->global_batch, "N", "samples of one step")->required();
+  option("--model", flags->model, "FILE", "a Hugging Face config.json or a Braid model").required();
+  option("--global-batch", flags->global_batch, "N", "samples of one step").required();
   option("--hardware", flags->hardware, "FILE",
          "what 'braid profile hardware' wrote; otherwise that is measured first");
   option("--max-message", flags->largest_message, "SIZE",
          "the largest to send, without --hardware (default 1GiB, or what fits)");
   option("--seq", flags->sequence, "N", "tokens of a sample; otherwise the model's own");
   option("--memory", flags->memory, "SIZE", "of one device; what cannot fit is not measured");
-  verb->footer(
+  verb.footer(
       "\nExample:\n"
       "  braid profile model --ranks 4 --model configs/examples/tiny-llama.json \\\n"
       "                      --global-batch 16 --out profile.json\n"
       "  braid plan --profile profile.json --global-batch 16");
-  verb->callback([flags, &run] {
+  verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(
           [&](const std::optional<comm::Launch>& launch) { return run_model(*flags, launch); });

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -156,27 +156,27 @@ int run_simulate(const SimulateFlags& flags) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, Run& run) {
+void add_simulate(const Verb& app, Run& run) {
   const auto flags = std::make_shared<SimulateFlags>();
-  CLI::App* verb = app.add_subcommand("simulate", "play a plan's schedule on a clock");
-  const Options option(*verb);
-  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
-  verb->add_flag("--contention", flags->contention,
-                 "share links, and play gathers and sums of gradients beside compute");
+  const Verb verb = app.add("simulate", "play a plan's schedule on a clock");
+  const Options option(verb);
+  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
+  verb.flag("--contention", flags->contention,
+            "share links, and play gathers and sums of gradients beside compute");
   option("--straggler", flags->stragglers, "RANK:FACTOR",
          "a rank whose compute takes FACTOR times as long, or PERCENT%:FACTOR for a share of them")
-      ->allow_extra_args(false)
-      ->delimiter(',');
+      .one_at_a_time()
+      .split_at_commas();
   option("--slowdown", flags->slowdown, "COMPUTE:COMM",
          "factors while both run, with --contention (default 1.1:1.1)");
   option("--network-cards", flags->cards, "N",
          "cards of a node, shared by its devices, with --contention (default: one each)");
-  verb->add_flag("--memory", flags->memory,
-                 "replay every stage's tensors on a caching allocator: what it reserves");
+  verb.flag("--memory", flags->memory,
+            "replay every stage's tensors on a caching allocator: what it reserves");
   option("--trace", flags->trace, "FILE", "write a timeline for Perfetto or chrome://tracing");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb->footer("\nExample:\n  braid simulate plan.json --trace trace.json");
-  verb->callback([flags, &run] { run = [flags] { return run_simulate(*flags); }; });
+  verb.footer("\nExample:\n  braid simulate plan.json --trace trace.json");
+  verb.when_chosen([flags, &run] { run = [flags] { return run_simulate(*flags); }; });
 }
 
 }  // namespace braid::cli

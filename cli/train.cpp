@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
@@ -98,7 +98,7 @@ int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& 
 
 }  // namespace
 
-void add_training_flags(CLI::App& verb, TrainFlags& flags) {
+void add_training_flags(const Verb& verb, TrainFlags& flags) {
   const Options option(verb);
   option("--steps", flags.steps, "N", "how many (default 100)");
   option("--data", flags.data, "NAME",
@@ -110,8 +110,8 @@ void add_training_flags(CLI::App& verb, TrainFlags& flags) {
   option("--seed", flags.seed, "N", "of weights, dropout and the order of samples (default 1)");
   option("--weights", flags.weights, "PATH",
          "begin with those of a Hugging Face checkpoint: a safetensors file, or a folder of them");
-  verb.add_flag("--no-capture", flags.no_capture,
-                "on a GPU, launch every operator of every step, not the steady step at once");
+  verb.flag("--no-capture", flags.no_capture,
+            "on a GPU, launch every operator of every step, not the steady step at once");
 
   option("--lr", flags.rate, "X", "the learning rate's peak (default 3e-4)");
   option("--lr-schedule", flags.schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
@@ -125,29 +125,29 @@ void add_training_flags(CLI::App& verb, TrainFlags& flags) {
   option("--dropout", flags.dropout, "P", "of what a sub-layer adds (default 0)");
 
   option("--metrics", flags.metrics, "FOLDER", "write metrics.jsonl and report.json there");
-  verb.add_flag("--tensorboard", flags.tensorboard, "and TensorBoard's event file");
+  verb.flag("--tensorboard", flags.tensorboard, "and TensorBoard's event file");
   option("--log-every", flags.log_every, "N", "a line every N steps, besides one every 10 s");
   option("--json", flags.json, "FILE", "write the closing tables as JSON too");
   option("--trace", flags.trace, "FILE",
          "write a timeline of the last steps, for Perfetto or chrome://tracing");
 }
 
-void add_train(CLI::App& app, Run& run) {
+void add_train(const Verb& app, Run& run) {
   const auto flags = std::make_shared<TrainFlags>();
-  CLI::App* verb = app.add_subcommand("train", "run a plan");
-  const Options option(*verb);
-  option("--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote")->required();
+  const Verb verb = app.add("train", "run a plan");
+  const Options option(verb);
+  option("--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32, bf16 or fp8");
-  add_training_flags(*verb, *flags);
-  verb->add_flag("--dry-run", flags->dry_run,
-                 "train nothing: play a step without memory, and show what each stage would hold");
+  add_training_flags(verb, *flags);
+  verb.flag("--dry-run", flags->dry_run,
+            "train nothing: play a step without memory, and show what each stage would hold");
   add_world_flags(option, flags->world, "must be the plan's number of devices");
-  verb->footer(
+  verb.footer(
       "\nExamples:\n  braid train --plan plan.json --steps 100 --metrics run1\n"
       "  mpirun -n 4 braid train --plan plan.json --data text:book.txt\n"
       "  torchrun --no-python --nproc-per-node 8 braid train --plan plan.json\n"
       "  braid train --plan plan.json --dry-run");
-  verb->callback([flags, &run] {
+  verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched([&](const std::optional<comm::Launch>& launch) {
         return prepare_and_run(*flags, launch);

@@ -25,7 +25,7 @@ struct TrainFlags {
 };
 
 // What is trained, on which data, how and how long, and what is written.
-void add_training_flags(CLI::App& verb, TrainFlags& flags);
+void add_training_flags(const Verb& verb, TrainFlags& flags);
 // Checks what needs no plan; without data.
 train::TrainOptions read_training(const TrainFlags& flags);
 std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Model& model,

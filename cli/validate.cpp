@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -94,21 +94,20 @@ int run_validate(const ValidateFlags& flags) {
 
 }  // namespace
 
-void add_validate(CLI::App& app, Run& run) {
+void add_validate(const Verb& app, Run& run) {
   const auto flags = std::make_shared<ValidateFlags>();
-  CLI::App* verb =
-      app.add_subcommand("validate", "price training runs that others measured and compare");
-  const Options option(*verb);
-  option("runs", flags->runs, "FILE", "measured runs: {\"rows\": [...]}")->required();
+  const Verb verb = app.add("validate", "price training runs that others measured and compare");
+  const Options option(verb);
+  option("runs", flags->runs, "FILE", "measured runs: {\"rows\": [...]}").required();
   option("--set", flags->sets, "NAME", "only this set of runs (again for more)");
   option("--worst", flags->worst, "N", "list the N runs that were predicted worst");
   option("--plot", flags->plot, "FILE", "write a scatter plot (SVG)");
   option("--cross-validate", flags->folds, "K",
          "fit anew without each of K folds and predict that fold");
-  verb->add_flag("--fit", flags->fit, "fit the figures of every setup to these runs first");
+  verb.flag("--fit", flags->fit, "fit the figures of every setup to these runs first");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb->footer("\nExample:\n  braid validate runs.json --worst 10 --plot runs.svg");
-  verb->callback([flags, &run] { run = [flags] { return run_validate(*flags); }; });
+  verb.footer("\nExample:\n  braid validate runs.json --worst 10 --plot runs.svg");
+  verb.when_chosen([flags, &run] { run = [flags] { return run_validate(*flags); }; });
 }
 
 }  // namespace braid::cli

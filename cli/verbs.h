@@ -4,14 +4,10 @@
 
 #include <functional>
 
-// CLI11's header costs seconds: only what adds options includes it, through cli/options.h.
-namespace CLI {  // NOLINT(readability-identifier-naming): not our name
-class App;
-}
-
 namespace braid::cli {
 
 class Options;
+class Verb;
 
 using Run = std::function<int()>;
 
@@ -22,18 +18,18 @@ inline constexpr int kBadInput = 2;
 inline constexpr int kInfeasible = 3;
 inline constexpr int kInterrupted = 130;  // what a shell shows after Ctrl-C
 
-void add_plan(CLI::App& app, Run& run);
-void add_primepar(CLI::App& app, Run& run);
-void add_explain(CLI::App& app, Run& run);
-void add_check(CLI::App& app, Run& run);
-void add_simulate(CLI::App& app, Run& run);
-void add_import(CLI::App& app, Run& run);
-void add_train(CLI::App& app, Run& run);
-void add_compare(CLI::App& app, Run& run);
-void add_calibrate(CLI::App& app, Run& run);
-void add_auto(CLI::App& app, Run& run);
-void add_profile(CLI::App& app, Run& run);
-void add_validate(CLI::App& app, Run& run);
-void add_bench(CLI::App& app, Run& run);
+void add_plan(const Verb& app, Run& run);
+void add_primepar(const Verb& app, Run& run);
+void add_explain(const Verb& app, Run& run);
+void add_check(const Verb& app, Run& run);
+void add_simulate(const Verb& app, Run& run);
+void add_import(const Verb& app, Run& run);
+void add_train(const Verb& app, Run& run);
+void add_compare(const Verb& app, Run& run);
+void add_calibrate(const Verb& app, Run& run);
+void add_auto(const Verb& app, Run& run);
+void add_profile(const Verb& app, Run& run);
+void add_validate(const Verb& app, Run& run);
+void add_bench(const Verb& app, Run& run);
 
 }  // namespace braid::cli

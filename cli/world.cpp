@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cli/common.h"
-#include "cli/options.h"
+#include "cli/verb.h"
 #include "planner/core/error.h"
 #include "runtime/comm/in_process.h"
 #include "runtime/comm/mpi.h"
