@@ -157,5 +157,23 @@ TEST(Program, KnowsItsVersionAndHelps) {
   }
 }
 
+TEST(PlanCommand, TakesPrecisionsFromTheProfileAsFarAsTheyGoTogether) {
+  const InputFolder folder;
+  Json profile = read_json(folder / "profile.json");
+  profile["gradient_precision"] = "bf16";
+  write_text(folder / "profile.json", profile.dump());
+  const auto planned = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> more = {"--profile", "profile.json"};
+    more.insert(more.end(), flags.begin(), flags.end());
+    make_plan(folder.path(), more);
+    const Json plan = read_json(folder / "plan.json");
+    return plan.at("precision").get<std::string>() + ", gradients " +
+           plan.at("gradient_precision").get<std::string>();
+  };
+  EXPECT_EQ(planned({}), "bf16, gradients bf16");
+  EXPECT_EQ(planned({"--gradients", "fp32"}), "bf16, gradients fp32");
+  EXPECT_EQ(planned({"--precision", "fp32"}), "fp32, gradients fp32");
+}
+
 }  // namespace
 }  // namespace braid
