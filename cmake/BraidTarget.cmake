@@ -46,3 +46,8 @@ endif()
 function(braid_target name)
   target_compile_options(${name} PRIVATE ${braid_warnings})
 endfunction()
+
+# For a target that calls what is optimized and need not be, such as the tests.
+function(braid_optimize_less name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+endfunction()

@@ -139,13 +139,21 @@ TEST(Norm, BackwardMakesYAgain) {
     const double tolerance = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-6 : 1e-2;
     const at::Tensor x = random_tensor({3, 2, 24}, 1, type).mul(3).add(1);
     const at::Tensor dy = random_tensor({3, 2, 24}, 2, type), weight = random_tensor({24}, 3, type);
-    const at::Tensor bias = random_tensor({24}, 4, type), again = at::empty_like(x);
+    const at::Tensor bias = random_tensor({24}, 4, type);
+    // In place of the gradient, which is read first.
     const LayerNorm layer = layer_norm(x, weight, bias, 1e-5);
-    layer_norm_backward(dy, x, layer.statistics, weight, {.again = again, .bias = bias});
-    EXPECT_TRUE(close(again, layer.y, tolerance)) << c10::toString(type);
+    at::Tensor used_up = dy.clone();
+    const at::Tensor layer_dx =
+        layer_norm_backward(used_up, x, layer.statistics, weight, {.again = used_up, .bias = bias})
+            .dx;
+    EXPECT_TRUE(close(used_up, layer.y, tolerance)) << c10::toString(type);
+    EXPECT_TRUE(identical(layer_dx, layer_norm_backward(dy, x, layer.statistics, weight).dx));
     const RmsNorm rms = rms_norm(x, weight, 1e-5);
-    rms_norm_backward(dy, x, rms.statistics, weight, {.again = again});
-    EXPECT_TRUE(close(again, rms.y, tolerance)) << c10::toString(type);
+    used_up = dy.clone();
+    const at::Tensor rms_dx =
+        rms_norm_backward(used_up, x, rms.statistics, weight, {.again = used_up}).dx;
+    EXPECT_TRUE(close(used_up, rms.y, tolerance)) << c10::toString(type);
+    EXPECT_TRUE(identical(rms_dx, rms_norm_backward(dy, x, rms.statistics, weight).dx));
   }
 }
 

@@ -53,8 +53,8 @@ struct NormBackward {
   const float* statistics = nullptr;
   const void* weight = nullptr;
   const void* residual = nullptr;  // a gradient that is added to dx; null: none
-  void* dx = nullptr;              // may be `residual` or `dy`
-  void* y = nullptr;               // made again; null: not wanted
+  void* dx = nullptr;              // may be `residual`, or `dy` where y is not
+  void* y = nullptr;               // made again; null: not wanted; may be `dy`
   const void* bias = nullptr;      // of a LayerNorm's y; may be null
   // [norm_partials(rows, width), width], of a LayerNorm [.., 2·width]: rows that add up to the
   // gradient of the weight, and behind it that of the bias.
