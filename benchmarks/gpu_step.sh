@@ -81,7 +81,7 @@ if (out / "baselines.jsonl").exists():
             baselines[row["model"]] = row if best is None or row["ms"] < best["ms"] else best
 print("| model | gradients | ms | tokens/s | MFU | peak GiB | of the limit | baseline ms | times faster | of its memory |")
 print("|---|---|---|---|---|---|---|---|---|---|")
-for file in sorted(out.glob("*.json")):
+for file in sorted(out.glob("*.*.json")):
     run, (name, gradients) = json.loads(file.read_text()), file.stem.rsplit(".", 1)
     if run.get("format") != "braid.bench_step":
         continue

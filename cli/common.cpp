@@ -14,6 +14,7 @@
 #include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
+#include "planner/plan/legal.h"
 #include "planner/profile/fingerprint.h"
 #include "planner/search/search.h"
 
@@ -77,7 +78,7 @@ std::size_t read_choice(const std::string& text, const std::string& flag,
 Precision read_gradients(const std::string& text, Precision precision) {
   constexpr Precision kGradients[] = {Precision::fp32, Precision::bf16};
   const Precision gradients = read_enum(text, "--gradients", kGradients);
-  if (gradients == Precision::bf16 && precision == Precision::fp32)
+  if (!can_have_gradients(precision, gradients))
     throw Error({.what = "gradients in bf16 of a model that computes in fp32",
                  .where = "--gradients",
                  .fix = "leave it out, or compute in bf16 (--precision)"});
@@ -90,7 +91,7 @@ void choose_precisions(SearchOptions& options, const std::optional<LoadedProfile
   if (profile && precision.empty()) options.precision = profile->profile.precision;
   if (!gradients.empty())
     options.gradient_precision = read_gradients(gradients, options.precision);
-  else if (profile && options.precision != Precision::fp32)
+  else if (profile && can_have_gradients(options.precision, profile->profile.gradient_precision))
     options.gradient_precision = profile->profile.gradient_precision;
 }
 

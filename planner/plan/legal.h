@@ -1,6 +1,7 @@
 #pragma once
-// Which splits of one layer can be run at all. Search and verify share these rules: search asks for
-// the value, thousands of times and without an allocation; verify asks for the words.
+// Which splits of one layer, and which precisions, can be run at all. Search and verify share these
+// rules: search asks for the value, thousands of times and without an allocation; verify asks for
+// the words.
 
 #include <cstdint>
 #include <optional>
@@ -45,5 +46,10 @@ std::optional<StrategyFault> strategy_fault(const LayerShape& layer, const Strat
 // The fault in words; `where` is the field of the strategy to change.
 Mistake describe(StrategyFault fault, const LayerShape& layer, const Strategy& strategy,
                  std::int64_t micro_batch);
+
+// Gradients are never rounded more than the model they are of.
+constexpr bool can_have_gradients(Precision compute, Precision gradients) {
+  return compute != Precision::fp32 || gradients == Precision::fp32;
+}
 
 }  // namespace braid

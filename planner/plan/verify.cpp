@@ -39,7 +39,7 @@ class PlanCheck {
   }
 
   void check_precision() const {
-    if (plan_.precision == Precision::fp32 && plan_.gradient_precision == Precision::bf16)
+    if (!can_have_gradients(plan_.precision, plan_.gradient_precision))
       fail("gradient_precision", "gradients in bf16 of a model that computes in fp32",
            "set it to \"fp32\", or precision to \"bf16\"");
   }

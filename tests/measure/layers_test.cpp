@@ -235,6 +235,13 @@ TEST(LayersBesideCollectives, TakeThePlaceOfWhatProductsDid) {
   EXPECT_LT(*gain, 1);
 }
 
+TEST(RanksThatRest, MakeOthersFasterByTheShareThatWasMeasured) {
+  Journal journal;
+  journal.add("layers while half of the ranks rest", {{0.3, 0.4}, 0});
+  const Outcome outcome = measure(tiny_model("llama", 2, 16), every_split(), journal);
+  EXPECT_DOUBLE_EQ(outcome.profiles.front().rest_gain.value_or(-1), 0.25);
+}
+
 TEST(LongPass, MoreSamplesOfItsSplitAreNotMeasured) {
   const Model model = tiny_model("llama", 2, 16);
   const std::string& block = model.types[1].name;
