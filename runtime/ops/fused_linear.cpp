@@ -8,8 +8,14 @@ namespace braid::ops::fused {
 
 namespace {
 
-// What NVIDIA recommends for Hopper; the allocator hands out the same bytes again and again.
-constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;
+// Algorithms that cut the sum of a product into parts need room for these. They pay where the
+// result has too few tiles for all processors: there they get what NVIDIA recommends for Hopper,
+// elsewhere a little for counters. The allocator hands out the same bytes again and again.
+std::int64_t workspace_for(const kernels::Gemm& call) {
+  constexpr std::int64_t kFew = std::int64_t{1} << 22;  // elements: 128 tiles of 128 × 256
+  constexpr std::int64_t kParts = std::int64_t{32} << 20, kCounters = std::int64_t{1} << 20;
+  return call.rows * call.columns <= kFew ? kParts : kCounters;
+}
 
 bool is_factor(const char* operation, const at::Tensor& x) {
   if (x.scalar_type() == at::kBFloat16 && x.stride(1) == 1) return true;
@@ -86,9 +92,9 @@ class Fp8Factors {
 };
 
 bool run(const char* operation, kernels::Gemm& call, const at::Tensor& like) {
-  const at::Tensor workspace = at::empty({kWorkspace}, like.options().dtype(at::kByte));
+  const at::Tensor workspace = at::empty({workspace_for(call)}, like.options().dtype(at::kByte));
   call.workspace = memory(workspace);
-  call.workspace_size = static_cast<std::size_t>(kWorkspace);
+  call.workspace_size = static_cast<std::size_t>(workspace.numel());
   const std::string trouble = kernels::gemm(call, stream_of(like));
   if (trouble.empty()) return true;
   note_fallback(operation,
