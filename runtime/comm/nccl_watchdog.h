@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "runtime/comm/bootstrap.h"
+#include "runtime/comm/heartbeat.h"
 #include "runtime/comm/progress.h"
 
 namespace braid::comm::nccl {
@@ -87,6 +88,7 @@ class Watchdog {
         timeout_(timeout),
         device_(device),
         store_(connect(launch, false, timeout)),
+        heartbeat_(timeout + 4 * kAnswerTime, [this] { end_silent_process(); }),
         thread_([this] { run(); }) {}
   ~Watchdog() {
     {
@@ -130,6 +132,7 @@ class Watchdog {
     auto next_alarm_check = Clock::now();
     std::unique_lock lock(mutex_);
     while (!stopping_) {
+      heartbeat_.beat();
       check_operations(lock);
       if (Clock::now() >= next_alarm_check) {
         answer_alarm(lock);
@@ -229,10 +232,21 @@ class Watchdog {
     std::_Exit(1);
   }
 
+  // The thread itself is caught: in a standstill the driver may not even say what has happened.
+  [[noreturn]] void end_silent_process() const {
+    fmt::print(stderr,
+               "braid: rank {}: the GPU's driver has not answered for {} ms; operations of several "
+               "ranks may be waiting for each other\n",
+               launch_.rank, (timeout_ + 4 * kAnswerTime).count());
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }
+
   const Launch launch_;
   const std::chrono::milliseconds timeout_;
   const int device_;
   Store store_;
+  Heartbeat heartbeat_;
   bool answered_ = false;  // the thread's own
   std::mutex mutex_;       // of everything below
   std::condition_variable changed_;
