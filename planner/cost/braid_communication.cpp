@@ -180,7 +180,8 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     const double row = 2 * static_cast<double>(shape.kv_heads * shape.head_dim) * element /
                        static_cast<double>(kv_ways);
     const Overlap overlap =
-        overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown);
+        overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown,
+                   w.compute.forward + w.compute.all_backward());
     const auto shift = [&](double bytes) {
       return correction_.context * network_.point_to_point(bytes, ring.stride, w.where);
     };
@@ -243,7 +244,8 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
             (network_.*collective)(w.experts * bytes, expert_replicas, w.where));
   };
   const auto overlap = [&](Collective op) {
-    return overlap_of(profile_, op, replicas.size, settings_.assumptions.overlap_slowdown);
+    return overlap_of(profile_, op, replicas.size, settings_.assumptions.overlap_slowdown,
+                      w.compute.forward + w.compute.all_backward());
   };
   const double gather = over_replicas(&Network::all_gather, weight_bytes);
   const double scatter = over_replicas(&Network::reduce_scatter, gradient_bytes);

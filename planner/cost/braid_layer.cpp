@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "planner/core/block_pool.h"
 #include "planner/cost/braid_work.h"
 
 namespace braid {
@@ -28,6 +29,11 @@ Bytes unsplit(std::int64_t bytes) {
   if (bytes < kOwnSegment) return Bytes();
   const std::int64_t rest = (kGrain - bytes % kGrain) % kGrain;
   return Bytes(rest <= kLeastRest ? rest : 0);
+}
+
+// The same of a block of a group's own memory.
+Bytes unsplit_in_group(std::int64_t bytes) {
+  return BlockPool::rounded(Bytes(bytes)) - Bytes(bytes);
 }
 
 Bytes whole_bytes(double bytes) { return Bytes(static_cast<std::int64_t>(std::ceil(bytes))); }
@@ -107,6 +113,8 @@ ShortLived BraidModel::short_lived(const Work& w, const Split& cut, double trans
   const bool early = f.shape.kind == LayerKind::block && s.tp_kind == TensorKind::megatron &&
                      weights_waiting(w.site.shape, 0) == 0;
   if (!counted) at_work += (early ? 3 : 2) * tokens + matrix;
+  // The tensor group's own memory holds a piece more than the worst moment has use for.
+  if (early) at_work += tokens;
   if (s.tp_kind == TensorKind::spatial_temporal) at_work += square_workspace(w);
   // What waits for its weight gradient stays beside the sub-layers that are still to come.
   if (weights_waiting(w.site.shape, 0) > 0)
@@ -119,8 +127,11 @@ ShortLived BraidModel::short_lived(const Work& w, const Split& cut, double trans
     if (s.zero == Zero::none || s.zero == Zero::optimizer || replicas == 1) return;
     const std::int64_t share =
         (static_cast<std::int64_t>(std::ceil(elements)) + replicas - 1) / replicas;
-    if (s.zero == Zero::parameters) parts.gathered += Bytes(weight * share * replicas);
-    parts.gradient += Bytes(gradient * share * replicas);
+    const auto whole = [&](std::int64_t element) {
+      return BlockPool::rounded(Bytes(element * share * replicas));
+    };
+    if (s.zero == Zero::parameters) parts.gathered += whole(weight);
+    parts.gradient += whole(gradient);
     parts.share += Bytes(gradient * share);
   };
   add(w.dense, s.replicas());
@@ -187,7 +198,8 @@ LayerMemory BraidModel::memory(const Work& w, ShortLived& parts) const {
   // A step of one micro-batch makes a block's gradients when those behind it have freed their
   // activations: each block needs room for the larger of the two, and one of them for both.
   const PipelineShape& shape = w.site.shape;
-  if (shape.stages == 1 && shape.micro_batches == 1 && f.shape.kind == LayerKind::block) {
+  if (shape.stages == 1 && shape.micro_batches == 1 && f.shape.kind == LayerKind::block &&
+      !gradients_stay(s)) {
     memory.in_turn = std::min(memory.activations, memory.gradients);
     memory.workspace += memory.in_turn;
   }
@@ -212,9 +224,15 @@ LayerMemory BraidModel::states(const Work& w) const {
     memory.weights += Bytes(weight * (shards_weights ? share : padded));
     memory.gradients += Bytes(gradient * (shards_gradients ? share : padded));
     memory.optimizer += Bytes(optimizer * share);
-    memory.constants += unsplit(weight * (shards_weights ? share : padded)) +
-                        unsplit(gradient * (shards_gradients ? share : padded)) +
-                        unsplit(optimizer == kMomentBytes ? 0 : kMasterBytes * share) +
+    // Wholes that a group sums up or publishes lie in its own memory.
+    const bool alone = replicas == 1;
+    const std::int64_t weights = weight * (shards_weights ? share : padded);
+    const std::int64_t gradients = gradient * (shards_gradients ? share : padded);
+    const bool published = s.zero == Zero::optimizer || s.zero == Zero::gradients;
+    memory.constants += alone || !published ? unsplit(weights) : unsplit_in_group(weights);
+    memory.constants +=
+        alone || shards_gradients ? unsplit(gradients) : unsplit_in_group(gradients);
+    memory.constants += unsplit(optimizer == kMomentBytes ? 0 : kMasterBytes * share) +
                         2 * unsplit(kMomentBytes / 2 * share);
   };
   add(w.dense, s.replicas());

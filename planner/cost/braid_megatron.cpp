@@ -86,7 +86,8 @@ void BraidModel::communicate_in_block(const Work& w, LayerTime& time) const {
 
   const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
   const auto overlap = [&](Collective op) {
-    return overlap_of(profile_, op, s.tp, settings_.assumptions.overlap_slowdown);
+    return overlap_of(profile_, op, s.tp, settings_.assumptions.overlap_slowdown,
+                      w.compute.forward + w.compute.all_backward());
   };
   const Overlap gathers = overlap(Collective::all_gather);
   const Overlap scatters = overlap(Collective::reduce_scatter);

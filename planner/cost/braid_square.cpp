@@ -78,7 +78,8 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
     return network_.point_to_point(elements * bytes, column.stride, w.where);
   };
   const Overlap overlap =
-      overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown);
+      overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown,
+                 w.compute.forward + w.compute.all_backward());
   // The products of each phase take what those of the weight gradients do, which are nothing else.
   const double products = std::min(w.compute.forward, w.compute.backward_weight);
   double hides = 0;

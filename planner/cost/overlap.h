@@ -22,7 +22,8 @@ struct Overlap {
 };
 
 // What a profile measured for this collective among as many ranks (the nearest number), then its
-// one factor for all, then `assumed`.
-Overlap overlap_of(const Profile* profile, Collective op, int ranks, double assumed);
+// one factor for all, then `assumed`. Beside a block that takes `block` seconds forward and
+// backward and is shorter than the profile's, an operation waits less.
+Overlap overlap_of(const Profile* profile, Collective op, int ranks, double assumed, double block);
 
 }  // namespace braid

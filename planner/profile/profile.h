@@ -55,12 +55,15 @@ struct ComputeSample {
 };
 
 // How compute on a device and a collective slow each other down while both run, as factors ≥ 1.
-// Where a collective makes no progress beside compute its factor is kNoProgress.
+// Where a collective makes no progress beside compute its factor is kNoProgress. On a GPU it waits
+// for kernels that are under way, the longer the longer they are: `block` is how long forward and
+// backward of one of the blocks took beside which it was measured.
 struct OverlapSample {
   Collective op = Collective::all_gather;
   int ranks = 1;
   double compute = 1;
   double communication = 1;
+  std::optional<Seconds> block = std::nullopt;
 };
 inline constexpr double kNoProgress = 1000;
 

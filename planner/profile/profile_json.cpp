@@ -107,6 +107,7 @@ OverlapSample read_overlap(const JsonValue& value) {
   sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
   sample.compute = object.at("compute").number(1, kNoProgress);
   sample.communication = object.at("communication").number(1, kNoProgress);
+  sample.block = find_time(object, "block");
   object.finish();
   return sample;
 }
@@ -298,11 +299,14 @@ Json to_json(const Profile& profile) {
       json["correction"][factor.name] = (*profile.correction).*factor.value;
     json["correction"]["step_overhead"] = profile.correction->step_overhead.value();
   }
-  for (const OverlapSample& s : profile.overlaps)
-    json["overlaps"].push_back({{"op", name_of(s.op)},
-                                {"ranks", s.ranks},
-                                {"compute", s.compute},
-                                {"communication", s.communication}});
+  for (const OverlapSample& s : profile.overlaps) {
+    Json sample{{"op", name_of(s.op)},
+                {"ranks", s.ranks},
+                {"compute", s.compute},
+                {"communication", s.communication}};
+    put(sample, "block", s.block);
+    json["overlaps"].push_back(std::move(sample));
+  }
   for (const MeetingSample& s : profile.meetings)
     json["meetings"].push_back({{"ranks", s.ranks}, {"apart", s.apart.value()}, {"wait", s.wait}});
   for (const UpdateSample& s : profile.updates)

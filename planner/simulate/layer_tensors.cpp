@@ -39,6 +39,8 @@ class Cutter {
   LayerTensors cut() {
     LayerTensors t;
     add_states(t);
+    t.replicas = s_.replicas();
+    t.gradients_stay = gradients_stay(s_);
     t.saved = saved(s_.recompute);
     t.deferred =
         scaled(deferred_bytes(shape_, s_.recompute, plan_.precision, split_), kept_samples_);

@@ -18,8 +18,10 @@ struct LayerTensors {
   Bytes gathered;                    // whole weights under ZeRO-3, while the layer works
   Bytes whole_gradient;              // under ZeRO-2 and 3, until it is scattered
   Bytes share;                       // what arrives of it
+  int replicas = 1;                  // whose group has the memory for the two
   Bytes input, output;               // what it takes and hands on (of their gradients, as much)
   bool gradients_in_forward = false;
+  bool gradients_stay = false;  // from one step to the next
 };
 
 // Sums of states with gradients, saved and deferred are the planner's, to the byte, as long as

@@ -28,6 +28,7 @@ Bytes walked_peak(const Plan& plan, const CostModel& cost, int stage,
                   std::span<const LayerCost> prices) {
   const StageSite site = site_of(plan, stage);
   std::vector<std::vector<LayerTensors>> chunks;
+  const std::vector<Strategy>& strategies = plan.stages[static_cast<std::size_t>(stage)].strategies;
   auto price = prices.begin();
   for (const LayerRange& range : plan.stages[static_cast<std::size_t>(stage)].chunks) {
     chunks.emplace_back();
@@ -35,6 +36,7 @@ Bytes walked_peak(const Plan& plan, const CostModel& cost, int stage,
     for (int layer = range.begin; layer < range.end; ++layer) {
       const LayerMemory& memory = price->memory;
       const ShortLived& moments = price->short_lived;
+      const Strategy& strategy = strategies[static_cast<std::size_t>(price - prices.begin())];
       ++price;
       const int type = type_at(plan.model, layer);
       const bool is_head = plan.model.type_of(layer).shape.kind == LayerKind::head;
@@ -50,6 +52,8 @@ Bytes walked_peak(const Plan& plan, const CostModel& cost, int stage,
       t.gathered = moments.gathered;
       t.whole_gradient = moments.gradient;
       t.share = moments.share;
+      t.replicas = strategy.replicas();
+      t.gradients_stay = gradients_stay(strategy);
       if (layer > 0) t.input = cost.message(type_at(plan.model, layer - 1), site);
       t.output = cost.message(type, site);
       t.gradients_in_forward = is_head;

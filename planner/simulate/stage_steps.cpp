@@ -50,11 +50,11 @@ class StageSteps::Gathered {
  public:
   Gathered(StageSteps& steps, std::span<const LayerTensors> layers, bool forward)
       : steps_(steps), layers_(layers), forward_(forward) {
-    ahead_ = steps_.make(at(0).gathered);
+    gather(0);
   }
   void enter(std::size_t place) {
-    here_ = std::exchange(ahead_, kNone);
-    if (place + 1 < layers_.size()) ahead_ = steps_.make(at(place + 1).gathered);
+    here_ = std::exchange(ahead_, {});
+    if (place + 1 < layers_.size()) gather(place + 1);
   }
   void leave() { steps_.drop(here_); }
 
@@ -62,18 +62,34 @@ class StageSteps::Gathered {
   const LayerTensors& at(std::size_t place) const {
     return layers_[forward_ ? place : layers_.size() - 1 - place];
   }
+  void gather(std::size_t place) {
+    const int replicas = at(place).replicas;
+    if (at(place).gathered > Bytes())
+      ahead_ = steps_.make_whole(steps_.rooms_[replicas].weights, replicas);
+  }
   StageSteps& steps_;
   std::span<const LayerTensors> layers_;
   bool forward_;
-  int here_ = kNone, ahead_ = kNone;
+  Whole here_, ahead_;
 };
 
 StageSteps::StageSteps(const PipelineShape& shape, int stage,
                        std::vector<std::vector<LayerTensors>> chunks, TensorListener& listener)
     : shape_(shape), stage_(stage), chunks_(std::move(chunks)), listener_(listener) {
+  for (const auto& chunk : chunks_)
+    for (const LayerTensors& layer : chunk) {
+      Room& room = rooms_[layer.replicas];
+      room.weights = std::max(room.weights, layer.gathered);
+      room.gradients = std::max(room.gradients, layer.whole_gradient);
+    }
   for (const auto& chunk : chunks_) {
     gradients_.emplace_back(chunk.size());
-    for (const LayerTensors& layer : chunk) make_all(layer.states);
+    for (std::size_t place = 0; place < chunk.size(); ++place) {
+      make_all(chunk[place].states);
+      if (!chunk[place].gradients_stay) continue;
+      make_all(chunk[place].gradients);
+      gradients_.back()[place].exist = true;
+    }
   }
 }
 
@@ -86,6 +102,22 @@ void StageSteps::step(const OpList& list) {
 void StageSteps::drop(int& tensor) {
   if (tensor != kNone) listener_.freed(tensor);
   tensor = kNone;
+}
+
+StageSteps::Whole StageSteps::make_whole(Bytes size, int replicas) {
+  BlockPool& pool = rooms_[replicas].pool;
+  BlockPool::Block block = pool.find(size);
+  if (block == BlockPool::kNone) {
+    block = pool.make(size);
+    listener_.made(pool.size(block));
+  }
+  pool.use(block);
+  return {replicas, block};
+}
+
+void StageSteps::drop(Whole& whole) {
+  if (whole.block != BlockPool::kNone) rooms_[whole.replicas].pool.give_back(whole.block);
+  whole = {};
 }
 
 StageSteps::Tensors StageSteps::make_all(std::span<const Bytes> sizes) {
@@ -129,7 +161,7 @@ void StageSteps::play(const Op& op) {
 
 void StageSteps::begin_gradients(const LayerTensors& layer, Gradients& gradients) {
   if (layer.whole_gradient > Bytes()) {
-    gradients.whole = make(layer.whole_gradient);
+    gradients.whole = make_whole(rooms_[layer.replicas].gradients, layer.replicas);
   } else if (!std::exchange(gradients.exist, true)) {
     gradients.stored = make_all(layer.gradients);
   }
@@ -138,7 +170,7 @@ void StageSteps::begin_gradients(const LayerTensors& layer, Gradients& gradients
 void StageSteps::end_gradients(const LayerTensors& layer, Gradients& gradients) {
   if (layer.whole_gradient == Bytes()) return;
   settle(gradients);
-  gradients.leaving = std::exchange(gradients.whole, kNone);
+  gradients.leaving = std::exchange(gradients.whole, {});
   gradients.arriving = make(layer.share);
   gradients.scattering = true;
 }
@@ -234,9 +266,11 @@ void StageSteps::backward_weight(const Op& op) {
 }
 
 void StageSteps::update() {
-  for (auto& chunk : gradients_) {
-    for (Gradients& gradients : chunk) {
+  for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    for (std::size_t place = 0; place < chunks_[chunk].size(); ++place) {
+      Gradients& gradients = gradients_[chunk][place];
       settle(gradients);
+      if (chunks_[chunk][place].gradients_stay) continue;  // `stored` has none
       drop_all(gradients.stored);
       gradients.exist = false;
     }

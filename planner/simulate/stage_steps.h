@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/block_pool.h"
 #include "planner/simulate/layer_tensors.h"
 #include "planner/simulate/schedule.h"
 
@@ -23,7 +24,7 @@ class TensorListener {
 
 class StageSteps {
  public:
-  // The layers of each chunk. States are made at once, and stay.
+  // The layers of each chunk. States are made at once, and stay; so do gradients that stay.
   StageSteps(const PipelineShape& shape, int stage, std::vector<std::vector<LayerTensors>> chunks,
              TensorListener& listener);
 
@@ -34,19 +35,29 @@ class StageSteps {
   using Tensors = std::vector<int>;
   using Unit = std::pair<int, int>;  // chunk and micro-batch
 
+  // A whole that its group gathers or sums up, in the group's own memory (comm::Group::allocate):
+  // a block is made once and stays.
+  struct Whole {
+    int replicas = 0;
+    BlockPool::Block block = BlockPool::kNone;
+  };
+
   // Gradients of a layer: none, or what earlier micro-batches left; and those of one micro-batch
   // that are being scattered.
   struct Gradients {
     bool exist = false, scattering = false;
     Tensors stored;
-    int whole = kNone;  // being made
-    int leaving = kNone, arriving = kNone;
+    Whole whole;    // being made
+    Whole leaving;  // being summed up
+    int arriving = kNone;
   };
 
   class Gathered;
 
   int make(Bytes size) { return size > Bytes() ? listener_.made(size) : kNone; }
   void drop(int& tensor);
+  Whole make_whole(Bytes size, int replicas);
+  void drop(Whole& whole);
   Tensors make_all(std::span<const Bytes> sizes);
   void drop_all(Tensors& tensors);
   void post(std::deque<int>& box, int tensor);
@@ -66,6 +77,12 @@ class StageSteps {
   int stage_;
   std::vector<std::vector<LayerTensors>> chunks_;
   TensorListener& listener_;
+  // The memory of a group, and what each whole has room for in it.
+  struct Room {
+    BlockPool pool;
+    Bytes weights, gradients;
+  };
+  std::map<int, Room> rooms_;                      // by how many replicas there are
   std::vector<std::vector<Gradients>> gradients_;  // as chunks_
   std::map<Unit, std::vector<Tensors>> saved_;
   std::map<Unit, Tensors> deferred_;

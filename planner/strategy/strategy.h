@@ -48,6 +48,13 @@ struct Strategy {
   constexpr auto operator<=>(const Strategy&) const = default;
 };
 
+// Whether replicas have room for a layer's whole gradients in their group's memory from the first
+// step to the last. Under ZeRO-2 and 3 a few layers' wholes take turns there, and what a rank keeps
+// of them comes and goes; without replicas there is no group.
+constexpr bool gradients_stay(const Strategy& s) {
+  return s.replicas() > 1 && (s.zero == Zero::none || s.zero == Zero::optimizer);
+}
+
 // Whether the rows of a square share the samples of a micro-batch; otherwise they share the tokens.
 constexpr bool rows_share_samples(const Strategy& s, std::int64_t micro_batch) {
   return micro_batch / s.dp % s.square == 0;

@@ -176,6 +176,13 @@ void Group::barrier(std::string_view name) {
   do_barrier(name);
 }
 
+std::shared_ptr<void> Group::allocate(std::int64_t bytes) {
+  internal_check(bytes >= 0, "allocate: a size is negative");
+  if (size_ == 1 || bytes == 0) return nullptr;
+  expect_collectives();
+  return do_allocate(bytes);
+}
+
 std::unique_ptr<Group> Group::subgroup(std::span<const int> members, std::string_view name,
                                        GroupUse use) {
   std::vector<int> sorted(members.begin(), members.end());

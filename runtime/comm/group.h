@@ -126,6 +126,14 @@ class Group {
                   std::string_view name);
   void barrier(std::string_view name);
 
+  // Memory in which collectives are at their fastest that make a whole of the ranks' parts or read
+  // one; null where any will do. All ranks ask for it and let go of it in the same order, and each
+  // collective finds all of them in the same piece. It may be used again, behind what the device
+  // has been given to do, and goes when the last who holds a piece does.
+  std::shared_ptr<void> allocate(std::int64_t bytes);
+  // What this process's groups hold for it, in use or not.
+  virtual std::int64_t allocated() const { return 0; }
+
   // The group of these ranks, in this order; collective over them alone, and it waits for them.
   std::unique_ptr<Group> subgroup(std::span<const int> members, std::string_view name,
                                   GroupUse use = GroupUse::everything);
@@ -153,6 +161,7 @@ class Group {
   // hosts.
   virtual void do_gather_words(std::span<const std::int64_t> in, std::span<std::int64_t> out,
                                std::string_view name);
+  virtual std::shared_ptr<void> do_allocate(std::int64_t) { return nullptr; }
   // Within this rank's memory; the two may be the same place.
   virtual void do_copy(ConstBuffer from, Buffer to) = 0;
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/comm/nccl_memory.h"
 #include "runtime/comm/nccl_watchdog.h"
 
 namespace braid::comm {
@@ -52,6 +53,7 @@ struct Site {
   int device;
   Store store;
   Watchdog watchdog;
+  std::atomic<std::int64_t> windows{0};  // bytes
   // Where ranks share a GPU all collectives of a rank go one after the other, whatever their group:
   // two at once may each have taken the processors that the other waits for on another rank.
   std::optional<c10::cuda::CUDAStream> one_by_one;
@@ -151,7 +153,9 @@ class NcclGroup final : public Group {
       up_ = std::make_unique<Lane>(*site_, comm, new_stream());
       return;
     }
-    collectives_ = std::make_unique<Lane>(*site_, comm, site_->one_by_one.value_or(new_stream()));
+    collectives_ = std::make_shared<Lane>(*site_, comm, site_->one_by_one.value_or(new_stream()));
+    memory_ = std::make_shared<WindowMemory>(std::make_shared<Held>(site_, collectives_), comm,
+                                             site_->windows);
     if (use == GroupUse::everything) {
       up_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
       down_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
@@ -162,6 +166,8 @@ class NcclGroup final : public Group {
   ~NcclGroup() override { cudaFree(word_); }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
+
+  std::int64_t allocated() const override { return site_->windows; }
 
  protected:
   Handle do_all_reduce(Buffer buffer, Reduction reduction, std::string_view name) override {
@@ -278,6 +284,17 @@ class NcclGroup final : public Group {
     }
   }
 
+  std::shared_ptr<void> do_allocate(std::int64_t bytes) override {
+    return memory_->take(bytes, [this](const WindowMemory::Words& mine) {
+      std::vector<std::int64_t> all(mine.size() * to_size(size()));
+      do_gather_words(mine, all, "memory of group " + name_);
+      std::vector<WindowMemory::Words> ranks;
+      for (auto word = all.begin(); word != all.end(); word += std::ssize(mine))
+        ranks.emplace_back(word, word + std::ssize(mine));
+      return ranks;
+    });
+  }
+
   void do_copy(ConstBuffer from, Buffer to) override {
     if (from.data == to.data || from.count == 0) return;
     C10_CUDA_CHECK(cudaMemcpyAsync(to.data, from.data, to_size(from.bytes()),
@@ -316,7 +333,13 @@ class NcclGroup final : public Group {
     internal_check(bytes.size() == sizeof(id), "an id of NCCL has its size");
     std::memcpy(&id, bytes.data(), sizeof(id));
     ncclComm_t comm = nullptr;
-    check_nccl(ncclCommInitRank(&comm, size(), id, rank()), nullptr, "ncclCommInitRank");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    // What lies in windows is gathered by the GPU's copy engines, beside whatever computes.
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+#endif
+    check_nccl(ncclCommInitRankConfig(&comm, size(), id, rank(), &config), nullptr,
+               "ncclCommInitRankConfig");
     return comm;
   }
 
@@ -419,7 +442,11 @@ class NcclGroup final : public Group {
   std::shared_ptr<Site> site_;
   std::vector<int> ranks_;  // of the world
   std::string name_, path_;
-  std::unique_ptr<Lane> collectives_, up_, down_;
+  // Tensors in the group's memory may outlive the group: they keep its communicator.
+  using Held = std::pair<std::shared_ptr<Site>, std::shared_ptr<Lane>>;
+  std::shared_ptr<Lane> collectives_;
+  std::shared_ptr<WindowMemory> memory_;
+  std::unique_ptr<Lane> up_, down_;
   void* word_ = nullptr;                       // on the device, for barriers
   std::int64_t begun_ = 0;                     // collectives
   std::int64_t gathered_ = 0;                  // words on hosts
@@ -459,6 +486,7 @@ std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::millisecond
                device,
                std::move(store),
                {launch, timeout, device},
+               0,
                ranks_share_gpus() ? std::optional(new_stream()) : std::nullopt});
   std::vector<int> ranks(to_size(launch.size));
   std::iota(ranks.begin(), ranks.end(), 0);

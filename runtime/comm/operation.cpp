@@ -52,8 +52,9 @@ std::string detail(const Operation& op) {
 }  // namespace
 
 std::string describe(const Operation& op) {
-  return fmt::format("{} \"{}\" (number {} of group \"{}\"{})", name_of(op.kind), op.name,
-                     op.number, op.group, detail(op));
+  const std::string place = op.piece < 0 ? "" : fmt::format(", in piece {}", op.piece);
+  return fmt::format("{} \"{}\" (number {} of group \"{}\"{}{})", name_of(op.kind), op.name,
+                     op.number, op.group, detail(op), place);
 }
 
 std::string ranks_text(std::span<const int> ranks) {

@@ -30,6 +30,7 @@ struct Operation {
   std::int64_t count = 0;  // elements of one rank; 0 for an all-to-all, whose blocks differ
   Reduction reduction = Reduction::sum;
   int root = 0;
+  int piece = -1;  // of the group's memory that the whole lies in; -1 for none
 
   bool operator==(const Operation&) const = default;
 };

@@ -32,14 +32,34 @@ class Operation {
   }
   Bytes bytes() const { return bytes_; }
 
-  void prepare(c10::Device device) {
+  // In the memory that training has for it.
+  void prepare(c10::Device device, comm::Group& group) {
     const auto options = at::TensorOptions(device).dtype(type_);
-    const bool in_place = op_ == Collective::all_reduce || op_ == Collective::point_to_point;
-    const bool gathers = op_ == Collective::all_gather;
-    const bool scatters = op_ == Collective::reduce_scatter;
-    const std::int64_t whole = op_ == Collective::point_to_point ? share_ : share_ * ranks_;
-    in_ = at::zeros({gathers ? share_ : whole}, options);
-    out_ = in_place ? in_ : at::zeros({scatters ? share_ : whole}, options);
+    const auto part = [&] { return at::zeros({share_}, options); };
+    const auto whole = [&] { return at::zeros({share_ * ranks_}, options); };
+    const auto in_group = [&] {
+      return parallel::empty_for(group, {share_ * ranks_}, options).zero_();
+    };
+    switch (op_) {
+      case Collective::all_gather:
+        in_ = part();
+        out_ = in_group();
+        return;
+      case Collective::reduce_scatter:
+        in_ = in_group();
+        out_ = part();
+        return;
+      case Collective::all_to_all:
+        in_ = whole();
+        out_ = whole();
+        return;
+      case Collective::all_reduce:
+        in_ = out_ = in_group();
+        return;
+      case Collective::point_to_point:
+        in_ = out_ = part();
+        return;
+    }
   }
 
   void run(comm::Group& group) const {
@@ -101,7 +121,7 @@ void sweep(const HardwareTask& task, ShapeGroups& groups, Collective op, Profile
     const auto seconds = bench.run(
         fmt::format("{} {}x{} {}", name_of(op), shape.size, shape.stride, sizes[i].value()), [&] {
           comm::Group* group = groups.mine();
-          if (group != nullptr) operation.prepare(bench.device());
+          if (group != nullptr) operation.prepare(bench.device(), *group);
           const double time = bench.time([&] {
             if (group != nullptr) operation.run(*group);
           });

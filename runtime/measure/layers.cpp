@@ -158,7 +158,8 @@ class Measuring {
                       .seconds = alone[embedding_forward] + alone[embedding_backward] +
                                  alone[head_forward] + alone[head_backward] +
                                  blocks(type, q) * (alone[block_forward] + alone[block_backward]),
-                      .elements = parameters_per_rank(shape, 1, 1)},
+                      .elements = parameters_per_rank(shape, 1, 1),
+                      .block = Seconds(alone[block_forward] + alone[block_backward])},
                      profile);
   }
 

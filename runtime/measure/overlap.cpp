@@ -22,8 +22,8 @@ namespace {
 constexpr const char* kName = "beside compute";
 constexpr int kBuffers = 4;  // that operations take in turn
 constexpr int kMost = 64;    // operations under way at once
-// Below a fifth of its speed an operation's progress cannot be told from noise.
-constexpr double kLeastSpeed = 0.2;
+// Below this share of its speed an operation's progress cannot be told from noise.
+double least_speed(c10::Device device) { return device.is_cpu() ? 0.2 : 0.05; }
 constexpr Collective kBeside[] = {Collective::all_gather, Collective::reduce_scatter,
                                   Collective::all_reduce};
 
@@ -111,7 +111,11 @@ class Messages {
         std::max<std::int64_t>(1, load.message.value() / element_of(task, op) / group->size());
     for (int i = 0; i < std::min(kBuffers, messages_); ++i) {
       parts_.push_back(at::zeros({share}, options));
-      wholes_.push_back(at::zeros({share * group->size()}, options));
+      const std::int64_t whole = share * group->size();
+      // In the memory that training has for it.
+      wholes_.push_back(op == Collective::point_to_point
+                            ? at::zeros({whole}, options)
+                            : parallel::empty_for(*group, {whole}, options).zero_());
     }
   }
 
@@ -220,7 +224,9 @@ void measure_overlap(const OverlapTask& task, Collective op, ShapeGroups& groups
         return mine;
       });
   if (!seconds) return;
-  const OverlapSample found = overlap_of(op, shape.size, *seconds);
+  OverlapSample found = overlap_of(op, shape.size, *seconds, least_speed(task.bench.device()));
+  if (found.communication < kNoProgress && task.bench.device().is_cuda())
+    found.block = company.block;
   const auto same = std::ranges::find_if(profile.overlaps, [&](const OverlapSample& before) {
     return before.op == op && before.ranks == shape.size;
   });
@@ -232,10 +238,11 @@ void measure_overlap(const OverlapTask& task, Collective op, ShapeGroups& groups
 
 }  // namespace
 
-OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& seconds) {
+OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& seconds,
+                         double least) {
   const double compute = seconds[0], beside = seconds[1], hidden = seconds[2];
   // What does not advance disturbs nobody.
-  if (hidden < kLeastSpeed * beside) return {op, ranks, 1, kNoProgress};
+  if (hidden < least * beside) return {op, ranks, 1, kNoProgress};
   return {op, ranks, std::clamp(beside / compute, 1.0, kNoProgress),
           std::clamp(beside / hidden, 1.0, kNoProgress)};
 }

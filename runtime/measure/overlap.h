@@ -25,6 +25,8 @@ struct Company {
   std::function<void()> compute;  // begins it; a device may still be at work afterwards
   double seconds = 0;             // that it takes, about
   std::int64_t elements = 0;      // of one operation; 0: as few operations as keep on until it ends
+  // Of one block's forward and backward, where blocks are what computes.
+  std::optional<Seconds> block = std::nullopt;
 };
 
 // Adds what each operation and compute do to each other; what is there already is replaced. Without
@@ -34,7 +36,8 @@ void measure_overlaps(const OverlapTask& task, const Company& company, Profile& 
 int num_overlap_measurements(const OverlapTask& task);
 
 // Of seconds: compute alone, compute beside communication, and as much of communication alone as
-// was hidden.
-OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& seconds);
+// was hidden. Below `least` of its speed it makes no progress.
+OverlapSample overlap_of(Collective op, int ranks, const std::vector<double>& seconds,
+                         double least);
 
 }  // namespace braid::measure

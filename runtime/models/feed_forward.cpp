@@ -83,7 +83,9 @@ parallel::Scattering FeedForward::in_chunks(const at::Tensor& normed, const Para
   for (int i = 0; i < site_.chunks; ++i) {
     const at::Tensor part = pre.narrow(0, i * rows, rows);
     ops::linear_into(part, wide.wait(i), up, bias);
-    sum.add(ops::linear(ops::activate(site_.shape.activation, part), parameters.weight(down_)));
+    sum.add(parallel::linear(ops::activate(site_.shape.activation, part), parameters.weight(down_),
+                             {}, Direction::outward, site_)
+                .value);
   }
   saved.keep(slot(Slot::pre), pre);
   return sum;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "planner/core/error.h"
 #include "planner/model/layer_name.h"
@@ -160,6 +161,24 @@ void RankModel::send_gradients_of_copies() {
   if (bias) bias->send_gradients();
 }
 
+namespace {
+
+// Wholes of one group take turns, and the largest says for how much.
+void make_room(const RankModel& model) {
+  std::map<const comm::Group*, std::int64_t> largest;
+  const auto each = [&](const auto& visit) {
+    for (parallel::Layer* layer : model.all())
+      for (parallel::FlatBuffer* buffer : layer->parameters().buffers())
+        if (buffer->takes_turns()) visit(*buffer, largest[buffer->replicas()]);
+  };
+  each([](const parallel::FlatBuffer& buffer, std::int64_t& most) {
+    most = std::max(most, buffer.padded());
+  });
+  each([](parallel::FlatBuffer& buffer, std::int64_t most) { buffer.set_room(most); });
+}
+
+}  // namespace
+
 RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics,
                 parallel::Groups& groups, const ModelOptions& options) {
   require_supported(plan.model);
@@ -210,6 +229,7 @@ RankModel build(const Plan& plan, int device, const parallel::Numerics& numerics
         break;
     }
   }
+  make_room(model);
 
   if (!plan.model.type_of(plan.model.num_layers() - 1).shape.tied) return model;
   if (plan.cluster.num_devices() == 1) {

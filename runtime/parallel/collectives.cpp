@@ -1,8 +1,11 @@
 #include "runtime/parallel/collectives.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/util/accumulate.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -40,6 +43,19 @@ comm::Buffer buffer_of(const at::Tensor& tensor) {
   internal_check(tensor.is_contiguous(), "only contiguous tensors travel");
   void* data = tensor.is_meta() ? nullptr : tensor.data_ptr();
   return {data, tensor.numel(), type_of(tensor)};
+}
+
+at::Tensor empty_for(comm::Group& group, at::IntArrayRef sizes, const at::TensorOptions& options,
+                     std::int64_t room) {
+  const auto plain = [&] { return at::empty(sizes, options); };
+  if (options.device().is_meta()) return plain();
+  const auto element = static_cast<std::int64_t>(options.dtype().itemsize());
+  std::shared_ptr<void> memory =
+      group.allocate(std::max(room, c10::multiply_integers(sizes)) * element);
+  if (memory == nullptr) return plain();
+  void* first = memory.get();
+  return at::from_blob(
+      first, sizes, [memory = std::move(memory)](void*) {}, options);
 }
 
 at::Tensor Arriving::wait() {

@@ -17,6 +17,12 @@ namespace braid::parallel {
 
 comm::Buffer buffer_of(const at::Tensor& tensor);  // contiguous
 
+// Room for a whole that the group gathers or whose parts it sums up, where it does so fastest
+// (comm::Group::allocate). Not filled. Of tensors that take turns, all ask for the room of the
+// largest, in elements, and so find each other's.
+at::Tensor empty_for(comm::Group& group, at::IntArrayRef sizes, const at::TensorOptions& options,
+                     std::int64_t room = 0);
+
 // A tensor on its way. Keeps what the operation reads and writes alive.
 class [[nodiscard]] Arriving {
  public:

@@ -39,8 +39,14 @@ FlatBuffer::FlatBuffer(std::string name, std::vector<ElementRun> runs, Zero zero
   const auto made = [&](std::int64_t size, at::ScalarType type) {
     return at::zeros({size}, at::TensorOptions(type).device(numerics_.device));
   };
-  weights_ = made(shards_weights() ? share_ : padded_, numerics_.compute);
-  if (!shards_weights()) whole_weights_ = weights_;
+  if (shards_weights()) {
+    weights_ = made(share_, numerics_.compute);
+  } else {
+    const auto options = at::TensorOptions(numerics_.compute).device(numerics_.device);
+    weights_ = shards_states() ? empty_for(*replicas_, {padded_}, options).zero_()
+                               : made(padded_, numerics_.compute);
+    whole_weights_ = weights_;
+  }
   if (splits_master()) low_bits_ = made(share_, at::kShort);
   first_moment_ = made(share_, numerics_.state);
   second_moment_ = made(share_, numerics_.state);
@@ -48,7 +54,9 @@ FlatBuffer::FlatBuffer(std::string name, std::vector<ElementRun> runs, Zero zero
 
 void FlatBuffer::start_weights() {
   if (!shards_weights() || whole_weights_.defined() || gathering_.valid()) return;
-  gathering_ = start_all_gather(weights_, *replicas_, "gather " + name_, CommKind::gather, name_);
+  gathering_ =
+      start_all_gather(weights_, empty_for(*replicas_, {padded_}, weights_.options(), room_),
+                       *replicas_, "gather " + name_, CommKind::gather, name_);
 }
 
 void FlatBuffer::wait_weights() {
@@ -67,16 +75,13 @@ bool FlatBuffer::splits_master() const {
   return numerics_.has_master();
 }
 
-at::Tensor FlatBuffer::fresh_gradients(std::int64_t elements) {
-  untouched_ = {{0, elements}};
-  return at::empty({elements}, at::TensorOptions(numerics_.gradient).device(numerics_.device));
-}
-
 void FlatBuffer::begin_gradients() {
-  if (shards_gradients())
-    whole_gradients_ = fresh_gradients(padded_);
-  else if (!gradients_.defined())
-    gradients_ = fresh_gradients(padded_);
+  at::Tensor& whole = shards_gradients() ? whole_gradients_ : gradients_;
+  if (!shards_gradients() && whole.defined()) return;
+  untouched_ = {{0, padded_}};
+  whole = empty_for(*replicas_, {padded_},
+                    at::TensorOptions(numerics_.gradient).device(numerics_.device),
+                    shards_gradients() ? room_ : 0);
 }
 
 ops::Sum FlatBuffer::gradients(std::int64_t begin, std::int64_t end) {

@@ -41,6 +41,13 @@ class FlatBuffer {
 
   std::int64_t elements() const { return elements_; }
 
+  // Whole weights and gradients that exist for a while take turns in the memory of their replicas'
+  // group. Told the largest one's elements, all fit into the same pieces of it.
+  bool takes_turns() const { return shards_gradients(); }
+  std::int64_t padded() const { return padded_; }
+  const comm::Group* replicas() const { return replicas_.get(); }
+  void set_room(std::int64_t elements) { room_ = elements; }
+
   // The whole weights; under ZeRO-3 only between wait_weights() and release_weights().
   const at::Tensor& weights() const { return whole_weights_; }
   void start_weights();  // begins the gather, where one is needed and none is under way
@@ -98,7 +105,6 @@ class FlatBuffer {
   bool shards_gradients() const { return zero_ == Zero::gradients || shards_weights(); }
   bool shards_states() const { return zero_ != Zero::none; }
   bool splits_master() const;
-  at::Tensor fresh_gradients(std::int64_t elements);
   void zero_untouched();
 
   std::string name_;
@@ -106,7 +112,7 @@ class FlatBuffer {
   Zero zero_;
   GroupPtr replicas_;
   Numerics numerics_;
-  std::int64_t elements_ = 0, padded_ = 0, share_ = 0, owned_begin_ = 0;
+  std::int64_t elements_ = 0, padded_ = 0, share_ = 0, owned_begin_ = 0, room_ = 0;
 
   at::Tensor weights_;        // stored: whole or shard
   at::Tensor whole_weights_;  // usable: the whole

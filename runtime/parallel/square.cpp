@@ -169,8 +169,25 @@ void published_weight_gradient(const ops::Sum& gradient, const at::Tensor& dy, c
 
 }  // namespace
 
+namespace {
+
+// Under megatron an outward product is a summand of its rank, and so is the gradient of what went
+// into an inward one: the tensor group scatters their sum.
+at::Tensor room_for_summand(const at::Tensor& rows, std::int64_t width, const Site& site) {
+  std::vector<std::int64_t> sizes = rows.sizes().vec();
+  sizes.back() = width;
+  return empty_for(*site.outer, sizes, rows.options());
+}
+
+}  // namespace
+
 Product linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                Direction direction, const Site& site) {
+  if (site.megatron() && direction == Direction::outward) {
+    const at::Tensor y = room_for_summand(x, weight.size(0), site);
+    ops::linear_into(y, x, weight, bias);
+    return {y, x};
+  }
   if (!site.in_square()) return {ops::linear(x, weight, bias), x};
   const bool moves = site.as_published() && direction == Direction::outward;
   const at::Tensor in = moves ? within_row(x, Published::to_x(site.row), site) : x;
@@ -186,6 +203,11 @@ Product linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
 
 Product linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight, Direction direction,
                               const Site& site) {
+  if (site.megatron() && direction == Direction::inward) {
+    const at::Tensor dx = room_for_summand(dy, weight.size(1), site);
+    ops::linear_input_gradient_into(dx, dy, weight);
+    return {dx, dy};
+  }
   if (!site.in_square()) return {ops::linear_input_gradient(dy, weight), dy};
   const bool outward = direction == Direction::outward;
   at::Tensor in = dy, matrix = weight;

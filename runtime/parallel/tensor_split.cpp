@@ -39,7 +39,9 @@ Gathering::Gathering(const at::Tensor& narrow, const Site& site, int chunks) {
     return;
   }
   const std::int64_t own = narrow.size(0) / chunks, all = own * site.outer->size();
-  whole_ = empty_rows(narrow, all * chunks);
+  std::vector<std::int64_t> shape = narrow.sizes().vec();
+  shape[0] = all * chunks;
+  whole_ = empty_for(*site.outer, shape, narrow.options());
   for (int i = 0; i < chunks; ++i)
     parts_.push_back(start_all_gather(narrow.narrow(0, i * own, own),
                                       whole_.narrow(0, i * all, all), *site.outer, kGather,

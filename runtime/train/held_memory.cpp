@@ -42,7 +42,8 @@ std::vector<HeldMemory> gather_held(const HeldMemory& mine, at::Device device, c
   *word++ = mine.gradients.value();
   *word++ = mine.optimizer.value();
   *word++ = mine.activations.value();
-  *word = mine.allocated ? mine.allocated->value() : kUnknown;
+  // Beside the allocator's: what the groups hold for whole tensors.
+  *word = mine.allocated ? mine.allocated->value() + world.allocated() : kUnknown;
   const at::Tensor all =
       parallel::all_gather(words.to(device), world, "memory of all ranks").to(at::kCPU);
   const auto* at = all.data_ptr<std::int64_t>();

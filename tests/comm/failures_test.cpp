@@ -218,5 +218,22 @@ TEST(Failures, TheCauseIsRethrownAndTheOthersHearOfItAtOnce) {
   EXPECT_THAT(echoes, Each(HasSubstr("rank 2 has failed: layer 9 of 8")));
 }
 
+// Elsewhere a rank would write into the wrong piece of the others' memory.
+TEST(Failures, RanksThatAskForMemoryInAnotherOrderAreFoundOut) {
+  const auto gather_into = [](Group& world, void* out) {
+    const std::int64_t mine = world.rank();
+    world.all_gather({&mine, 1, DataType::int64}, {out, world.size(), DataType::int64}, "weights")
+        .wait();
+  };
+  const auto errors = errors_of(3, [&](Group& world) {
+    const auto first = world.allocate(100);
+    gather_into(world, first.get());
+    const auto second = world.allocate(100);
+    gather_into(world, world.rank() == 1 ? first.get() : second.get());
+  });
+  EXPECT_THAT(errors, SizeIs(3));
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("in piece 0"), HasSubstr("in piece 1"))));
+}
+
 }  // namespace
 }  // namespace braid::comm

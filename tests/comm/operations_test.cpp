@@ -261,5 +261,30 @@ TEST(OperationsDeathTest, AGroupIsUsedForWhatItWasFormedFor) {
       "not for this message");
 }
 
+TEST(Operations, MemoryThatWasLetGoOfServesTheNextWhoAsks) {
+  run_in_process(2, [](Group& world) {
+    auto first = world.allocate(1000);
+    const void* const place = first.get();
+    ASSERT_NE(place, nullptr);
+    const auto second = world.allocate(1000);
+    EXPECT_NE(second.get(), place);
+    first.reset();
+    EXPECT_EQ(world.allocate(1000).get(), place);
+    EXPECT_EQ(world.allocate(0), nullptr);
+    const int self = world.rank();
+    EXPECT_EQ(world.subgroup({&self, 1}, "alone")->allocate(1000), nullptr) << "nobody to share";
+  });
+}
+
+TEST(Operations, MemoryMayOutliveItsGroup) {
+  std::vector<std::shared_ptr<void>> kept(2);
+  run_in_process(2, [&](Group& world) {
+    kept[index(world.rank())] = world.allocate(8);
+    *static_cast<std::int64_t*>(kept[index(world.rank())].get()) = world.rank();
+  });
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(*static_cast<std::int64_t*>(kept[index(rank)].get()), rank);
+}
+
 }  // namespace
 }  // namespace braid::comm

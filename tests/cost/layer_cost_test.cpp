@@ -237,10 +237,12 @@ TEST_F(LayerCostTest, EarlierStagesHoldMoreMicroBatches) {
   for (int stage = 0; stage < 4; ++stage) {
     const Bytes resident = cost_->resident(memory, site(8, 4, stage));
     const Bytes held = (4 - stage) * memory.activations;
-    EXPECT_EQ(resident, memory.states() + held + cost_->slack(held)) << "stage " << stage;
+    EXPECT_EQ(resident, memory.states() + memory.constants + held + cost_->slack(held))
+        << "stage " << stage;
   }
   const Bytes two = 2 * memory.activations;
-  EXPECT_EQ(cost_->resident(memory, site(2, 4, 0)), memory.states() + two + cost_->slack(two))
+  EXPECT_EQ(cost_->resident(memory, site(2, 4, 0)),
+            memory.states() + memory.constants + two + cost_->slack(two))
       << "no more than there are";
   EXPECT_EQ(cost_->slack(Bytes(1000)), Bytes(100));
 }

@@ -87,20 +87,33 @@ TEST_F(OverlapOfProfile, TheNearestNumberOfRanksSpeaks) {
   profile_.overlaps = {{Collective::all_gather, 2, 1.1, 1.2},
                        {Collective::all_gather, 8, 1.3, 1.4},
                        {Collective::all_reduce, 4, 1.5, 1.6}};
-  expect(overlap_of(&profile_, Collective::all_gather, 2, 9), 1.1, 1.2);
-  expect(overlap_of(&profile_, Collective::all_gather, 4, 9), 1.1, 1.2);
-  expect(overlap_of(&profile_, Collective::all_gather, 6, 9), 1.3, 1.4);
-  expect(overlap_of(&profile_, Collective::all_gather, 64, 9), 1.3, 1.4);
-  expect(overlap_of(&profile_, Collective::all_reduce, 64, 9), 1.5, 1.6);
+  expect(overlap_of(&profile_, Collective::all_gather, 2, 9, 1), 1.1, 1.2);
+  expect(overlap_of(&profile_, Collective::all_gather, 4, 9, 1), 1.1, 1.2);
+  expect(overlap_of(&profile_, Collective::all_gather, 6, 9, 1), 1.3, 1.4);
+  expect(overlap_of(&profile_, Collective::all_gather, 64, 9, 1), 1.3, 1.4);
+  expect(overlap_of(&profile_, Collective::all_reduce, 64, 9, 1), 1.5, 1.6);
+}
+
+TEST_F(OverlapOfProfile, AnOperationWaitsLessBesideAShorterBlock) {
+  profile_.overlaps = {{Collective::all_gather, 4, 1.2, 5, Seconds(0.008)},
+                       {Collective::all_reduce, 4, 1.5, kNoProgress, Seconds(0.008)}};
+  const auto gather = [&](double block) {
+    return overlap_of(&profile_, Collective::all_gather, 4, 9, block);
+  };
+  expect(gather(0.008), 1.2, 5);
+  expect(gather(0.002), 1.2, 2);
+  expect(gather(0), 1.2, 1);
+  expect(gather(0.016), 1.2, 5);  // nobody has seen it
+  expect(overlap_of(&profile_, Collective::all_reduce, 4, 9, 0.002), 1.5, kNoProgress);
 }
 
 TEST_F(OverlapOfProfile, ThenOneFactorForAllThenWhatIsAssumed) {
   profile_.overlaps = {{Collective::all_reduce, 4, 1.5, 1.6}};
-  expect(overlap_of(&profile_, Collective::all_gather, 4, 1.25), 1.25, 1.25);
+  expect(overlap_of(&profile_, Collective::all_gather, 4, 1.25, 1), 1.25, 1.25);
   profile_.overlap_slowdown = 1.15;
-  expect(overlap_of(&profile_, Collective::all_gather, 4, 1.25), 1.15, 1.15);
-  expect(overlap_of(&profile_, Collective::all_reduce, 4, 1.25), 1.5, 1.6);
-  expect(overlap_of(nullptr, Collective::all_reduce, 4, 1.25), 1.25, 1.25);
+  expect(overlap_of(&profile_, Collective::all_gather, 4, 1.25, 1), 1.15, 1.15);
+  expect(overlap_of(&profile_, Collective::all_reduce, 4, 1.25, 1), 1.5, 1.6);
+  expect(overlap_of(nullptr, Collective::all_reduce, 4, 1.25, 1), 1.25, 1.25);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 
 const c10::Device kCpu(c10::kCPU);
 const HardwareOptions kTiny{
-    .precision = Precision::fp32, .largest_message = Bytes(32 * 1024), .room = Bytes(1 << 20)};
+    .precision = Precision::fp32, .largest_message = Bytes(1 << 15), .room = Bytes(1 << 20)};
 const std::vector<Fact> kFacts = {{"measures", "a test"}};
 
 BenchOptions quick() {
@@ -196,7 +196,7 @@ TEST(Overlap, FactorsFollowFromThreeTimes) {
       {"noise makes nothing faster", {1, 0.9, 1}, 1, 1},
   };
   for (const OverlapCase& c : cases) {
-    const OverlapSample sample = overlap_of(Collective::all_gather, 4, c.seconds);
+    const OverlapSample sample = overlap_of(Collective::all_gather, 4, c.seconds, 0.2);
     EXPECT_DOUBLE_EQ(sample.compute, c.compute) << c.fact;
     EXPECT_DOUBLE_EQ(sample.communication, c.communication) << c.fact;
     EXPECT_EQ(sample.ranks, 4);

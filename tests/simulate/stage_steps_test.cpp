@@ -59,7 +59,29 @@ TEST(StageSteps, TwoLayersAreWholeUnderZero3AndWhatArrivesStandsBeside) {
   // gradient is made while the one behind it is scattered, shares of all are there, and activations
   // of two.
   EXPECT_EQ(peak({.micro_batches = 2}, 0, {{sharded(), sharded(), sharded()}}),
-            300'000 + 2 * 5'000 + 2 * 10'000 + 3 * 1'000 + 2 * 1'000 + 2 * 1'000 + 10);
+            300'000 + 10'000 + 20'000 + 3'000 + 2'000 + 2'000 + 10);
+}
+
+TEST(StageSteps, WholesOfUnlikeLayersTakeTurnsInTheRoomOfTheLargest) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  LayerTensors small = layer(), large = layer();
+  small.gathered = Bytes(3 * kMiB);
+  large.gathered = Bytes(15 * kMiB);
+  small.replicas = large.replicas = 2;
+  const PipelineShape one{.micro_batches = 1};
+  const std::int64_t without = peak(one, 0, {{layer(), layer(), layer()}});
+  EXPECT_EQ(peak(one, 0, {{small, large, small}}), without + 32 * kMiB);
+  EXPECT_EQ(peak(one, 0, {{small, small, small}}), without + 6 * kMiB);
+  large.replicas = 4;  // another group
+  EXPECT_EQ(peak(one, 0, {{small, large, small}}), without + 3 * kMiB + 16 * kMiB);
+}
+
+TEST(StageSteps, GradientsThatStayStandBesideAllActivations) {
+  LayerTensors large = layer();
+  large.saved = {Bytes(50'000)};
+  large.gradients_stay = true;
+  EXPECT_EQ(peak({.micro_batches = 1}, 0, {{large, large}}),
+            200'000 + 2 * 10'000 + 2 * 50'000 + 100);
 }
 
 TEST(StageSteps, InterleavedChunksWithoutABackwardHaveNoGradients) {
@@ -116,7 +138,7 @@ TEST(StageSteps, AFewMicroBatchesReachThePeakOfMany) {
   for (int i = 0; i < 100; ++i) {
     Plan plan = dice.plan();
     plan.shape.micro_batches = 8 * plan.shape.stages;
-    plan.global_batch = plan.shape.micro_batches * 8;
+    plan.global_batch = std::int64_t{8} * plan.shape.micro_batches;
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
       const StagePlan& layers = plan.stages[static_cast<std::size_t>(stage)];
       auto strategy = layers.strategies.begin();
