@@ -27,9 +27,11 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
     const double limit = finalists.limit(c.shape);
     if (!bound_below(relaxations(built.problem).front(), limit)) continue;
     if (c.shape.stages == 1) {
-      const auto whole = search_pipeline(built.problem, {limit, kPoints, kWork}).solution;
-      if (whole) finalists.add(finalist_of(context, built, *whole));
-      result.statistics.solved += whole ? 1 : 0;
+      auto found = find_fitting(context, built, [&](const BuiltProblem& whole) {
+        return search_pipeline(whole.problem, {limit, kPoints, kWork}).solution;
+      });
+      result.statistics.solved += found ? 1 : 0;
+      if (found) finalists.add(std::move(*found));
     } else {
       // Reductions of later stages may hide or show: the walk is made under both expectations.
       ProblemOptions expecting;
@@ -38,12 +40,15 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
           build_problem(context, branch_of(tree, c.shape.stages), c, expecting);
       for (const BuiltProblem* view : {&built, &late})
         for (const PipelineSolution& solution : balanced_solutions(view->problem)) {
-          finalists.add(finalist_of(context, *view, solution));
+          Finalist walked = finalist_of(context, *view, solution);
+          const double most = walked.fits ? solution.time : limit;
+          finalists.add(std::move(walked));
           // The walk takes the least load of each stage by itself; here stages wait for others, and
           // ramps count.
-          const auto together =
-              search_cuts(view->problem, solution.blocks, {solution.time, kCutPoints, kCutWork});
-          if (together.solution) finalists.add(finalist_of(context, *view, *together.solution));
+          auto together = find_fitting(context, *view, [&](const BuiltProblem& cut) {
+            return search_cuts(cut.problem, solution.blocks, {most, kCutPoints, kCutWork}).solution;
+          });
+          if (together) finalists.add(std::move(*together));
         }
       ++result.statistics.solved;
     }

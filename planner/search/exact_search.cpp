@@ -125,9 +125,10 @@ class Explorer {
     std::ranges::stable_sort(quick, {}, [](const Candidate* c) { return *c->quick; });
     for (const Candidate* candidate : quick) {
       if (*candidate->quick >= finalists_.limit(candidate->configuration.shape)) continue;
-      const BuiltProblem built = build(*candidate);
-      if (const auto solution = quick_pipeline(built.problem))
-        finalists_.add(finalist_of(context_, built, *solution));
+      auto found = find_fitting(context_, build(*candidate), [](const BuiltProblem& built) {
+        return quick_pipeline(built.problem);
+      });
+      if (found) finalists_.add(std::move(*found));
     }
   }
 
@@ -154,11 +155,14 @@ class Explorer {
       return without_ties(time, candidate.configuration.shape.stages);
     };
     double misfit = std::numeric_limits<double>::infinity();  // nothing is proven beyond
+    std::optional<std::pair<PipelineSolution, Plan>> unfit;   // the last of these
     const auto enter = [&](PipelineSolution solution) {
       solution.time = time_of(built.problem, solution);
       solved.finalists.push_back(finalist_of(context_, built, solution));
       double& least = solved.finalists.back().fits ? limit : misfit;
       least = std::min(least, solution.time);
+      if (const Finalist& entered = solved.finalists.back(); !entered.fits)
+        unfit = {std::move(solution), entered.plan};
     };
     // No plan lies below the limit, which is the time of one that was found, if any was.
     const auto conclude = [&] {
@@ -181,11 +185,18 @@ class Explorer {
     }
     // What would be fastest needs more than there is: the fastest whose layers add up to less.
     if (misfit < limit) {
-      const BuiltProblem strict = build(candidate, options_of(candidate, true));
-      const auto found = search_pipeline(
-          alone ? strict.problem : relaxations(strict.problem).front(),
-          {limit, alone ? kMostPoints : kRelaxedPoints, alone ? kAloneWork : kRelaxedWork});
-      if (found.solution) enter(*found.solution);
+      BuiltProblem less = build(candidate, options_of(candidate, true));
+      if (context_.beyond == Bytes()) tighten(less.problem, unfit->first, unfit->second);
+      const auto find = [&](const BuiltProblem& strict) {
+        return search_pipeline(
+                   alone ? strict.problem : relaxations(strict.problem).front(),
+                   {limit, alone ? kMostPoints : kRelaxedPoints, alone ? kAloneWork : kRelaxedWork})
+            .solution;
+      };
+      if (auto found = find_fitting(context_, std::move(less), find)) {
+        if (found->fits) limit = std::min(limit, found->plan.prediction.iteration.value());
+        solved.finalists.push_back(std::move(*found));
+      }
     }
     // Good enough for an alternative: only what could win is worth the rest.
     if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;

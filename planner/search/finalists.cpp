@@ -48,6 +48,16 @@ std::vector<Finalist> Finalists::ranked() const {
   return sorted;
 }
 
+void tighten(PipelineProblem& problem, const PipelineSolution& solution, const Plan& plan) {
+  for (std::size_t stage = 0; stage < problem.stages.size(); ++stage) {
+    const StagePrediction& needs = plan.prediction.stages[stage];
+    if (needs.peak <= needs.budget) continue;
+    const SegmentPoint& chosen = solution.stages[stage];
+    problem.stages[stage].budget =
+        chosen.memory + chosen.workspace - (needs.peak - needs.budget).value();
+  }
+}
+
 Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution) {
   Finalist finalist{plan_of(context, built, solution)};

@@ -41,4 +41,24 @@ class Finalists {
 Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution);
 
+// Where a stage of a solution's plan, as its step is played, needs more than there is: leaves its
+// layers so much less than these add up to.
+void tighten(PipelineProblem& problem, const PipelineSolution& solution, const Plan& plan);
+
+// What `find`, std::optional<PipelineSolution>(BuiltProblem&), finds, and where that does not fit
+// what it finds with so much less memory, and so on: the last of them, which may still not fit.
+template <class Find>
+std::optional<Finalist> find_fitting(const SearchContext& context, BuiltProblem built,
+                                     const Find& find) {
+  constexpr int kAttempts = 4;
+  std::optional<Finalist> found;
+  for (int attempt = 0; attempt < kAttempts && !(found && found->fits); ++attempt) {
+    const std::optional<PipelineSolution> solution = find(built);
+    if (!solution) break;
+    found = finalist_of(context, built, *solution);
+    tighten(built.problem, *solution, found->plan);
+  }
+  return found;
+}
+
 }  // namespace braid

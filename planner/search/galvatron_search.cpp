@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "planner/search/uniform_plans.h"
+
 namespace braid {
 
 namespace {
@@ -76,10 +78,12 @@ class GalvatronExplorer {
         statistics_.interrupted = true;
         break;
       }
-      if (c.shape.schedule == ScheduleKind::one_f_one_b && c.order == MeshOrder::pp_dp_cp_tp)
-        for (const Task& task :
-             tasks_of(c, context_.cluster.num_devices() / c.shape.stages, options_.cost))
-          explore(c, task);
+      if (c.shape.schedule == ScheduleKind::one_f_one_b && c.order == MeshOrder::pp_dp_cp_tp) {
+        const std::vector<Task> tasks =
+            tasks_of(c, context_.cluster.num_devices() / c.shape.stages, options_.cost);
+        if (context_.cost.knows_moments()) enter_single_strategies(c, tasks);
+        for (const Task& task : tasks) explore(c, task);
+      }
       ++done;
       if (options_.progress)
         options_.progress({done, static_cast<int>(tree_.configurations.size()), finalists_.best()});
@@ -106,6 +110,19 @@ class GalvatronExplorer {
     return finalists_.limit(c.shape) * (1 + 2 * kTieWeight);
   }
 
+  // Its engine reserves the workspaces of embedding and head beside each other. As a step is played
+  // they are not, and one strategy for all layers may fit that adds up to too much.
+  void enter_single_strategies(const Configuration& c, const std::vector<Task>& tasks) {
+    const TreeBranch& branch = branch_of(tree_, c.shape.stages);
+    for (const Strategy& s : kept_strategies(branch)) {
+      const auto offers = [&](const Task& task) { return task.offers(s); };
+      if (!is_its_own(s) || std::ranges::none_of(tasks, offers)) continue;
+      auto found =
+          uniform_plan(context_, branch, c, s, finalists_.limit(c.shape), statistics_.strategies);
+      if (found) finalists_.add(std::move(*found));
+    }
+  }
+
   void explore(const Configuration& c, const Task& task) {
     ++statistics_.configurations;
     const TreeBranch& branch = branch_of(tree_, c.shape.stages);
@@ -125,10 +142,12 @@ class GalvatronExplorer {
     std::map<std::pair<int, std::int64_t>, std::vector<SegmentPoint>> solved;
     for (const Strategy& outside : shared_outside_strategies(context_, branch, c)) {
       if (!offered(outside)) continue;
-      if (const auto solution = solve(built, task, outside, cuts, solved)) {
-        ++statistics_.solved;
-        finalists_.add(finalist_of(context_, built, *solution));
-      }
+      auto found = find_fitting(context_, built, [&](BuiltProblem& problem) {
+        return solve(problem, task, outside, cuts, solved);
+      });
+      if (!found) continue;
+      ++statistics_.solved;
+      finalists_.add(std::move(*found));
     }
   }
 
@@ -172,6 +191,7 @@ class GalvatronExplorer {
                             .points;
       if (found->second.empty()) return std::nullopt;
       SegmentPoint point = found->second.front();
+      point.memory += menus.budget - budget;
       if (site.first()) point.choice.insert(point.choice.begin(), 0);
       if (site.last()) point.choice.push_back(0);
       solution.stages.push_back(std::move(point));

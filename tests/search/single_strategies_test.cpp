@@ -58,5 +58,19 @@ TEST_P(SingleStrategies, AreNotAheadOfGalvatronAndBmw) {
 INSTANTIATE_TEST_SUITE_P(Search, SingleStrategies, testing::ValuesIn(cases()),
                          [](const auto& row) { return row.param.fact; });
 
+// A step, as it is played, may need more than its layers add up to. What would be fastest then does
+// not fit, but what else a space has still counts.
+TEST(Spaces, LargerOnesAreNotBehindAtAnyMemory) {
+  for (const int gigabytes : {9, 11}) {
+    const Case c{"", "bert-huge-32", 32, 64, gigabytes, Algorithm::zero3};
+    double slowest = std::min(time_of(c, Algorithm::zero3), time_of(c, Algorithm::dp));
+    for (const Algorithm larger : {Algorithm::galvatron, Algorithm::bmw, Algorithm::exact}) {
+      const double time = time_of(c, larger);
+      EXPECT_LE(time, slowest * (1 + kRounding)) << name_of(larger) << " in " << gigabytes << " GB";
+      slowest = std::min(slowest, time);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace braid
