@@ -59,11 +59,6 @@ struct Site {
   std::optional<c10::cuda::CUDAStream> one_by_one;
 };
 
-bool ranks_share_gpus() {
-  const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  return allowed != nullptr && std::string_view(allowed) == "1";
-}
-
 c10::cuda::CUDAStream new_stream() { return c10::cuda::getStreamFromPool(/*isHighPriority=*/true); }
 
 // A communicator and its stream.
@@ -372,17 +367,16 @@ class NcclGroup final : public Group {
 
   // Queues what `launch` does behind the current stream's work.
   template <typename Launching>
-  std::shared_ptr<Event> run(const Lane& lane, const Launching& launch) {
-    Event ready;
-    ready.record(current_stream());
-    ready.block(lane.stream());
+  Flight run(const Lane& lane, const Launching& launch) {
+    Flight flight{std::make_shared<Event>(), std::make_shared<Event>()};
+    flight.ready->record(current_stream());
+    flight.ready->block(lane.stream());
     check_nccl(ncclGroupStart(), lane.comm(), "ncclGroupStart");
     const ncclResult_t status = launch(lane);
     check_nccl(ncclGroupEnd(), lane.comm(), "ncclGroupEnd");
     check_nccl(status, lane.comm(), "NCCL");
-    auto done = std::make_shared<Event>();
-    done->record(lane.stream());
-    return done;
+    flight.done->record(lane.stream());
+    return flight;
   }
 
   template <typename Launching>
@@ -392,9 +386,9 @@ class NcclGroup final : public Group {
                                                .members = ranks_,
                                                .channel = path_,
                                                .operation = std::move(operation)});
-    auto done = run(*collectives_, launch);
-    site_->watchdog.launched(ticket, done);
-    return done;
+    const Flight flight = run(*collectives_, launch);
+    site_->watchdog.launched(ticket, flight);
+    return flight.done;
   }
 
   template <typename Launching>
@@ -426,7 +420,7 @@ class NcclGroup final : public Group {
       tickets.push_back(
           begin_message(name, m.buffer, m.from, rank(), received_[to_size(m.from)]++));
     }
-    auto done = run(lane, [&](const Lane& on) {
+    const Flight flight = run(lane, [&](const Lane& on) {
       for (const Outgoing& m : sends) {
         send_on(on, m.buffer.data, m.buffer.count, m.buffer.type, m.to);
       }
@@ -435,8 +429,8 @@ class NcclGroup final : public Group {
       }
       return ncclSuccess;
     });
-    for (const auto ticket : tickets) site_->watchdog.launched(ticket, done);
-    return done;
+    for (const auto ticket : tickets) site_->watchdog.launched(ticket, flight);
+    return flight.done;
   }
 
   std::shared_ptr<Site> site_;
@@ -461,9 +455,7 @@ int choose_device(const Launch& launch) {
                  .where = "backend nccl",
                  .fix = "see nvidia-smi and CUDA_VISIBLE_DEVICES, or use the backend mpi"});
   }
-  // NCCL takes several ranks on one GPU only where it is told to.
-  const auto shared = process_environment("NCCL_MULTI_RANK_GPU_ENABLE");
-  if (launch.local_rank >= devices && shared != "1") {
+  if (launch.local_rank >= devices && !ranks_share_gpus()) {
     throw Error({.what = fmt::format("local rank {} has no GPU: {} {} visible", launch.local_rank,
                                      devices, devices == 1 ? "is" : "are"),
                  .where = "backend nccl",
@@ -475,6 +467,8 @@ int choose_device(const Launch& launch) {
 }  // namespace
 
 bool nccl_available() { return true; }
+
+bool ranks_share_gpus() { return process_environment("NCCL_MULTI_RANK_GPU_ENABLE") == "1"; }
 
 std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::milliseconds timeout) {
   const int device = choose_device(launch);

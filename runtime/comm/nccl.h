@@ -17,6 +17,8 @@
 namespace braid::comm {
 
 bool nccl_available();  // in this build
+// Whether NCCL was told that several ranks may have one GPU (NCCL_MULTI_RANK_GPU_ENABLE).
+bool ranks_share_gpus();
 
 // Takes the GPU `launch.local_rank`, and keeps it as the thread's current device.
 std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::milliseconds timeout);

@@ -74,12 +74,18 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+// The two ends of an operation on the device; nothing while the host is still in NCCL.
+struct Flight {
+  std::shared_ptr<Event> ready;  // what is computed ahead of it
+  std::shared_ptr<Event> done;
+};
+
 class Watchdog {
  public:
   struct Watched {
     Waiting waiting;
     Clock::time_point begun;
-    std::shared_ptr<Event> done;  // nothing while the host is still in NCCL
+    Flight flight;
   };
   using Ticket = std::list<Watched>::iterator;
 
@@ -105,11 +111,11 @@ class Watchdog {
   Ticket begin(Waiting waiting) {
     const std::lock_guard lock(mutex_);
     log_.begin(waiting.channel, waiting.operation);
-    return under_way_.insert(under_way_.end(), {std::move(waiting), Clock::now(), nullptr});
+    return under_way_.insert(under_way_.end(), {std::move(waiting), Clock::now(), {}});
   }
-  void launched(Ticket ticket, std::shared_ptr<Event> done) {
+  void launched(Ticket ticket, const Flight& flight) {
     const std::lock_guard lock(mutex_);
-    ticket->done = std::move(done);
+    ticket->flight = flight;
   }
 
   void add(ncclComm_t comm) {
@@ -154,7 +160,8 @@ class Watchdog {
     }
     const auto now = Clock::now();
     for (auto watched = under_way_.begin(); watched != under_way_.end();) {
-      const cudaError_t status = watched->done ? watched->done->query() : cudaErrorNotReady;
+      const auto& done = watched->flight.done;
+      const cudaError_t status = done ? done->query() : cudaErrorNotReady;
       if (status == cudaSuccess) {
         watched = under_way_.erase(watched);
         continue;
@@ -169,9 +176,25 @@ class Watchdog {
     }
   }
 
+  // The first operation that has not ended, and whether the device has come to it: all of a step
+  // may have been launched long ago.
+  void note_device() {
+    for (const Watched& watched : under_way_) {
+      const auto& [ready, done] = watched.flight;
+      if (!done || done->query() != cudaErrorNotReady) continue;
+      const std::string operation = describe(watched.waiting.operation);
+      log_.device_is(ready->query() == cudaErrorNotReady
+                         ? fmt::format("is still at what it computes ahead of {}", operation)
+                         : fmt::format("waits in {}", operation));
+      return;
+    }
+    log_.device_is("has ended all that was launched");
+  }
+
   // A rank that waits in vain has asked; this one may be busy with something else altogether.
   void answer_alarm(std::unique_lock<std::mutex>& lock) {
     if (answered_) return;
+    note_device();
     const std::string text = log_.to_text();
     lock.unlock();
     try {
@@ -204,6 +227,7 @@ class Watchdog {
   }
 
   [[noreturn]] void report(const Waiting& waiting, std::unique_lock<std::mutex>& lock) {
+    note_device();
     const std::string text = log_.to_text();
     const Waiting copy = waiting;
     lock.unlock();

@@ -52,6 +52,8 @@ void ProgressLog::append(const std::string& channel, Entry entry) {
   if (entries.size() > kKept) entries.pop_front();
 }
 
+void ProgressLog::device_is(std::string what) { device_ = on_one_line(std::move(what)); }
+
 std::optional<std::string> ProgressLog::at(const std::string& channel, std::int64_t number) const {
   const auto entries = channels_.find(on_one_line(channel));
   if (entries == channels_.end()) return {};
@@ -66,7 +68,7 @@ std::int64_t ProgressLog::begun(const std::string& channel) const {
 }
 
 std::string ProgressLog::to_text() const {
-  std::string text = latest_ + '\n';
+  std::string text = latest_ + '\n' + device_ + '\n';
   for (const auto& [channel, entries] : channels_) {
     for (const Entry& entry : entries) {
       text += fmt::format("{}\t{}\t{}\n", entry.number, channel, entry.text);
@@ -78,6 +80,7 @@ std::string ProgressLog::to_text() const {
 ProgressLog ProgressLog::from_text(std::string_view text) {
   ProgressLog log;
   const std::string latest(take(text, '\n'));
+  log.device_ = take(text, '\n');
   while (!text.empty()) {
     std::string_view line = take(text, '\n');
     const std::string_view digits = take(line, '\t');
@@ -99,6 +102,10 @@ Mistake diagnosis(const Waiting& waiting, const std::map<int, ProgressLog>& logs
     const auto place = whereabouts(waiting, member, log == logs.end() ? nullptr : &log->second);
     if (place) others += "; " + *place;
   }
+  std::string devices;
+  for (const auto& [rank, log] : logs)
+    if (!log.device().empty())
+      devices += fmt::format("; the GPU of rank {} {}", rank, log.device());
   Mistake mistake{.what = fmt::format("rank {} waited {} ms in {}", waiting.rank, timeout.count(),
                                       describe(waiting.operation)),
                   .where = fmt::format("group \"{}\"", waiting.operation.group),
@@ -109,6 +116,7 @@ Mistake diagnosis(const Waiting& waiting, const std::map<int, ProgressLog>& logs
   } else {
     mistake.what += others;
   }
+  mistake.what += devices;
   return mistake;
 }
 

@@ -20,6 +20,10 @@ class ProgressLog {
   std::int64_t begun(const std::string& channel) const;  // how many
   const std::string& latest() const { return latest_; }  // of all channels
 
+  // What the rank's device is at, where the host runs ahead of it; empty: not known.
+  void device_is(std::string what);
+  const std::string& device() const { return device_; }
+
   // One line for each; names with line breaks or tabs have them replaced.
   std::string to_text() const;
   static ProgressLog from_text(std::string_view text);
@@ -32,7 +36,7 @@ class ProgressLog {
   void append(const std::string& channel, Entry entry);
 
   std::map<std::string, std::deque<Entry>> channels_;  // the last few of each
-  std::string latest_;
+  std::string latest_, device_;
 };
 
 struct Waiting {

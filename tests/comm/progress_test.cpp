@@ -73,5 +73,17 @@ TEST(Progress, WhereAllHaveBegunTheDeviceOrItsLinkIsToBlame) {
   EXPECT_THAT(mistake.fix, HasSubstr("link"));
 }
 
+// Hosts run ahead of their GPUs: all have begun an operation to which one GPU never comes.
+TEST(Progress, TheDiagnosisSaysWhatDevicesAreAt) {
+  const Waiting waiting{.rank = 0, .members = {0, 1}, .channel = "dp", .operation = sum("grad", 0)};
+  std::map<int, ProgressLog> logs = {{0, log_of({sum("grad", 0)})}, {1, log_of({sum("grad", 0)})}};
+  logs.at(0).device_is("waits in it");
+  logs.at(1).device_is("is still at\nwhat is ahead");
+  logs[1] = ProgressLog::from_text(logs.at(1).to_text());
+  const Mistake mistake = diagnosis(waiting, logs, std::chrono::milliseconds(500));
+  EXPECT_THAT(mistake.what, AllOf(HasSubstr("; the GPU of rank 0 waits in it"),
+                                  HasSubstr("; the GPU of rank 1 is still at what is ahead")));
+}
+
 }  // namespace
 }  // namespace braid::comm
