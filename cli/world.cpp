@@ -15,6 +15,7 @@
 #include "runtime/comm/in_process.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
+#include "runtime/ops/linear.h"
 
 namespace braid::cli {
 namespace {
@@ -195,6 +196,7 @@ int run_world(const Place& place, const RankWork& work, const std::atomic<int>* 
     }
     case BackendKind::nccl: {
       use_many_queues();
+      if (comm::ranks_share_gpus()) ops::share_processors();
       const comm::Launch launch = place.launch.value_or(comm::Launch{});
       const auto world = comm::nccl_world(launch, place.timeout);
       work(*world, c10::kCUDA);  // the one nccl_world makes current

@@ -76,6 +76,8 @@ struct Rounded {
 };
 Rounded round_to_fp8(const at::Tensor& x, kernels::Fp8 format, bool turned);
 
+// As ops::share_processors().
+void share_processors();
 // gradient [out, in] += dyᵀ·x of dy [rows, out] and x [rows, in], in fp32 by the product itself.
 bool add_product(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x);
 // sum [m, n] fp32 += left [m, k] · right [k, n].
@@ -83,11 +85,9 @@ bool add_to(const Sum& sum, const at::Tensor& left, const at::Tensor& right);
 // x·Wᵀ + bias, and dy·W.
 std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
                                  const at::Tensor& bias);
-bool linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
-                 const at::Tensor& bias);
+bool linear_into(const RowGroups& rows, const at::Tensor& weight, const at::Tensor& bias);
 std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
-bool linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
-                                const at::Tensor& weight);
+bool linear_input_gradient_into(const RowGroups& rows, const at::Tensor& weight);
 // residual + x·Wᵀ + bias in one pass: x [rows, in], weight [out, in], residual [.., out].
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,
                                       const at::Tensor& weight, const at::Tensor& bias);

@@ -14,7 +14,7 @@ namespace {
 std::int64_t workspace_for(const kernels::Gemm& call) {
   constexpr std::int64_t kFew = std::int64_t{1} << 22;  // elements: 128 tiles of 128 × 256
   constexpr std::int64_t kParts = std::int64_t{32} << 20, kCounters = std::int64_t{1} << 20;
-  return call.rows * call.columns <= kFew ? kParts : kCounters;
+  return call.groups * call.rows * call.columns <= kFew ? kParts : kCounters;
 }
 
 bool is_factor(const char* operation, const at::Tensor& x) {
@@ -91,7 +91,10 @@ class Fp8Factors {
   Rounded left_, right_;
 };
 
+bool products_are_loose = false;
+
 bool run(const char* operation, kernels::Gemm& call, const at::Tensor& like) {
+  call.loose = products_are_loose;
   const at::Tensor workspace = at::empty({workspace_for(call)}, like.options().dtype(at::kByte));
   call.workspace = memory(workspace);
   call.workspace_size = static_cast<std::size_t>(workspace.numel());
@@ -129,6 +132,8 @@ bool add_to(const char* name, const Sum& sum, const at::Tensor& left, const at::
 
 }  // namespace
 
+void share_processors() { products_are_loose = true; }
+
 bool add_product(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x) {
   return add_to("weight_gradient", gradient, dy.t(), x, Rounding::gradient);
 }
@@ -146,19 +151,24 @@ at::Tensor like_rows_of(const at::Tensor& x, std::int64_t columns) {
   return at::empty(sizes, x.options());
 }
 
-// x [rows, inner] times W or Wᵀ.
-bool multiply(const char* name, const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight,
-              bool turned, const at::Tensor& bias, Fp8 format) {
+// Rows times W or Wᵀ.
+bool multiply(const char* name, const RowGroups& rows, const at::Tensor& weight, bool turned,
+              const at::Tensor& bias, Fp8 format) {
   kernels::Gemm call;
-  call.left = factor(x, false);
+  // Those that are rounded become dense.
+  const at::Tensor left = Fp8Scope::on() ? rows.in.flatten(0, 1) : rows.in[0];
+  call.left = factor(left, false);
   call.right = factor(weight, turned);
-  call.rows = x.size(0);
-  call.columns = y.size(-1);
-  call.inner = x.size(1);
-  call.out = memory(y);
+  call.groups = rows.in.size(0);
+  call.rows = rows.in.size(1);
+  call.columns = rows.out.size(2);
+  call.inner = rows.in.size(2);
+  call.left_group = Fp8Scope::on() ? call.rows * left.stride(0) : rows.in.stride(0);
+  call.out = memory(rows.out);
+  call.out_group = rows.out.stride(0);
   call.bias = memory(bias);
-  const Fp8Factors factors(call, x, weight, format);
-  return run(name, call, y);
+  const Fp8Factors factors(call, left, weight, format);
+  return run(name, call, rows.out);
 }
 
 bool takes_factors(const char* name, const at::Tensor& rows, const at::Tensor& weight,
@@ -177,31 +187,27 @@ std::optional<at::Tensor> linear(const at::Tensor& x, const at::Tensor& weight,
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   if (!takes_factors("linear", rows, weight, bias)) return std::nullopt;
   at::Tensor y = like_rows_of(x, weight.size(0));
-  if (!multiply("linear", y, rows, weight, true, bias, Fp8::e4m3)) return std::nullopt;
+  if (!multiply("linear", row_groups(y, rows), weight, true, bias, Fp8::e4m3)) return std::nullopt;
   return y;
 }
 
-bool linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
-                 const at::Tensor& bias) {
-  const at::Tensor rows = x.reshape({-1, x.size(-1)});
-  return takes_factors("linear", rows, weight, bias) &&
-         multiply("linear", out, rows, weight, true, bias, Fp8::e4m3);
+bool linear_into(const RowGroups& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  return takes_factors("linear", rows.in[0], weight, bias) &&
+         multiply("linear", rows, weight, true, bias, Fp8::e4m3);
 }
 
 std::optional<at::Tensor> linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   const at::Tensor rows = dy.reshape({-1, dy.size(-1)});
   if (!takes_factors("linear_input_gradient", rows, weight, {})) return std::nullopt;
   at::Tensor dx = like_rows_of(dy, weight.size(1));
-  if (!multiply("linear_input_gradient", dx, rows, weight, false, {}, Fp8::e5m2))
+  if (!multiply("linear_input_gradient", row_groups(dx, rows), weight, false, {}, Fp8::e5m2))
     return std::nullopt;
   return dx;
 }
 
-bool linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
-                                const at::Tensor& weight) {
-  const at::Tensor rows = dy.reshape({-1, dy.size(-1)});
-  return takes_factors("linear_input_gradient", rows, weight, {}) &&
-         multiply("linear_input_gradient", out, rows, weight, false, {}, Fp8::e5m2);
+bool linear_input_gradient_into(const RowGroups& rows, const at::Tensor& weight) {
+  return takes_factors("linear_input_gradient", rows.in[0], weight, {}) &&
+         multiply("linear_input_gradient", rows, weight, false, {}, Fp8::e5m2);
 }
 
 std::optional<at::Tensor> linear_onto(const at::Tensor& residual, const at::Tensor& x,

@@ -21,6 +21,16 @@ at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 }  // namespace
 
+void share_processors() { fused::share_processors(); }
+
+RowGroups row_groups(const at::Tensor& out, const at::Tensor& in) {
+  constexpr std::int64_t kGrouped = 4;  // dims
+  const std::int64_t groups = out.dim() == kGrouped  ? out.size(0)
+                              : in.dim() == kGrouped ? in.size(0)
+                                                     : 1;
+  return {out.view({groups, -1, out.size(-1)}), in.reshape({groups, -1, in.size(-1)})};
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
   if (!x.is_meta())
@@ -37,14 +47,19 @@ void linear_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& w
                  const at::Tensor& bias) {
   if (out.is_meta()) return;
   const Timed timed(kForwardProduct, {x.numel() / weight.size(1), weight.size(0), weight.size(1)});
-  if (fused::linear_into(out, x, weight, bias)) return;
-  at::Tensor rows = rows_of(out);
-  if (Fp8Scope::on())
-    rows.copy_(rows_of(linear(x, weight, bias)));
-  else if (bias.defined())
-    at::addmm_out(rows, bias, rows_of(x), weight.t());
-  else
-    at::mm_out(rows, rows_of(x), weight.t());
+  const RowGroups rows = row_groups(out, x);
+  if (fused::linear_into(rows, weight, bias)) return;
+  if (Fp8Scope::on()) {
+    rows.out.copy_(linear(rows.in, weight, bias));
+    return;
+  }
+  for (std::int64_t i = 0; i < rows.in.size(0); ++i) {
+    at::Tensor to = rows.out[i];
+    if (bias.defined())
+      at::addmm_out(to, bias, rows.in[i], weight.t());
+    else
+      at::mm_out(to, rows.in[i], weight.t());
+  }
 }
 
 at::Tensor linear_onto(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
@@ -70,12 +85,16 @@ void linear_input_gradient_into(const at::Tensor& out, const at::Tensor& dy,
                                 const at::Tensor& weight) {
   if (out.is_meta()) return;
   const Timed timed(kInputProduct, {dy.numel() / weight.size(0), weight.size(0), weight.size(1)});
-  if (fused::linear_input_gradient_into(out, dy, weight)) return;
-  at::Tensor rows = rows_of(out);
-  if (Fp8Scope::on())
-    rows.copy_(rows_of(linear_input_gradient(dy, weight)));
-  else
-    at::mm_out(rows, rows_of(dy), weight);
+  const RowGroups rows = row_groups(out, dy);
+  if (fused::linear_input_gradient_into(rows, weight)) return;
+  if (Fp8Scope::on()) {
+    rows.out.copy_(linear_input_gradient(rows.in, weight));
+    return;
+  }
+  for (std::int64_t i = 0; i < rows.in.size(0); ++i) {
+    at::Tensor to = rows.out[i];
+    at::mm_out(to, rows.in[i], weight);
+  }
 }
 
 void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {

@@ -4,6 +4,7 @@
 
 #include "runtime/ops/attention.h"
 #include "runtime/ops/attention_kernels.h"
+#include "runtime/ops/cuda/gemm.h"
 #include "runtime/ops/device.h"
 #include "runtime/ops/fallback.h"
 #include "runtime/ops/fused.h"
@@ -63,6 +64,38 @@ TEST_F(CudaProduct, BothDirectionsOfALinearLayer) {
     add_product(sum, x, weight.t());
     add_product(sum, x, weight.t());
     EXPECT_TRUE(close(sum, exact(x).mm(exact(weight).t()).mul(2), 1e-5)) << p.rows;
+  }
+}
+
+TEST_F(CudaProduct, GroupsOfRowsTakeOneLaunch) {
+  const at::Tensor x = random({3, 2 * 40, 2, 32}, 1).narrow(1, 40, 40);
+  const at::Tensor weight = random({24, 32}, 2), bias = random({24}, 3);
+  const at::Tensor y = random({3, 2 * 40, 2, 24}, 4);
+  const at::Tensor rest = y.narrow(1, 40, 40).clone();
+  const RowGroups rows = row_groups(y.narrow(1, 0, 40), x);
+  ASSERT_TRUE(fused::linear_into(rows, weight, bias));
+  EXPECT_TRUE(close(y.narrow(1, 0, 40), exact(x).matmul(exact(weight).t()).add(exact(bias)), 1e-2));
+  EXPECT_TRUE(identical(y.narrow(1, 40, 40), rest));
+}
+
+// Where ranks share the GPU; the hazard itself needs them.
+TEST_F(CudaProduct, LooseProductsAreTheSame) {
+  for (const Product& p : {Product{512, 1024, 2048}, Product{333, 40, 1000}}) {
+    const at::Tensor x = random({p.rows, p.in}, 1), weight = random({p.out, p.in}, 2);
+    const at::Tensor y = at::zeros({p.rows, p.out}, x.options());
+    const at::Tensor workspace = at::zeros({1 << 20}, x.options().dtype(at::kByte));
+    kernels::Gemm call;
+    call.left = {x.data_ptr(), p.in};
+    call.right = {weight.data_ptr(), p.in, /*turned=*/true};
+    call.rows = p.rows;
+    call.columns = p.out;
+    call.inner = p.in;
+    call.out = y.data_ptr();
+    call.loose = true;
+    call.workspace = workspace.data_ptr();
+    call.workspace_size = static_cast<std::size_t>(workspace.numel());
+    EXPECT_EQ(kernels::gemm(call, current_stream(device)), "") << p.rows;
+    EXPECT_TRUE(close(y, exact(x).mm(exact(weight).t()), 1e-2)) << p.rows;
   }
 }
 

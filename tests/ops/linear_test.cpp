@@ -4,8 +4,10 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "runtime/ops/autograd.h"
+#include "runtime/ops/fp8.h"
 #include "tests/support/tensors.h"
 
 namespace braid::ops {
@@ -111,6 +113,31 @@ TEST(Linear, ReadsThroughStrides) {
   const at::Tensor dense = at::zeros({4, 7}, at::kDouble);
   add_weight_gradient({dense}, dy.contiguous(), x.contiguous());
   EXPECT_TRUE(close(gradient, dense, 1e-12));
+}
+
+// Two chunks of what four ranks hold: each chunk's rows lie in four groups among the others.
+TEST(Linear, GroupsOfRowsGoToTheirPlaces) {
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16})
+    for (const bool fp8 : {false, true})
+      for (const at::Device device : test_devices()) {
+        constexpr std::int64_t kGroups = 4, kTokens = 16, kSamples = 2, kIn = 32, kOut = 48;
+        const Fp8Scope scope(fp8);
+        const at::Tensor x = random_tensor({kGroups * kTokens, kSamples, kIn}, 1, type, device);
+        const at::Tensor weight = random_tensor({kOut, kIn}, 2, type, device);
+        const at::Tensor bias = random_tensor({kOut}, 3, type, device);
+        const at::Tensor all = at::zeros({kGroups * 2 * kTokens, kSamples, kOut}, x.options());
+        const auto chunk = [&](int which) {
+          return all.unflatten(0, {kGroups, 2 * kTokens}).narrow(1, which * kTokens, kTokens);
+        };
+        const double near = type == at::kDouble ? 1e-12 : 1e-2;
+        const at::Tensor y = linear(x, weight, bias), dx = linear_input_gradient(y, weight);
+        linear_into(chunk(1), x, weight, bias);
+        EXPECT_TRUE(close(chunk(1).reshape(y.sizes()), y, near)) << type << fp8;
+        EXPECT_EQ(chunk(0).count_nonzero().item<std::int64_t>(), 0) << "of another chunk";
+        const at::Tensor back = at::zeros_like(x);
+        linear_input_gradient_into(back, chunk(1), weight);
+        EXPECT_TRUE(close(back, dx, near)) << type << fp8;
+      }
 }
 
 TEST(Linear, AnExpertWithoutTokensAddsNothing) {

@@ -63,6 +63,17 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
          "cuBLASLt preference");
 }
 
+template <class Value>
+void set(const Matrix& matrix, cublasLtMatrixLayoutAttribute_t attribute, Value value) {
+  expect(cublasLtMatrixLayoutSetAttribute(matrix.get(), attribute, &value, sizeof(value)),
+         "cuBLASLt matrix");
+}
+// So many matrices, `apart` elements from one to the next.
+void repeat(const Matrix& matrix, std::int64_t times, std::int64_t apart) {
+  set(matrix, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(times));
+  set(matrix, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, apart);
+}
+
 std::uint32_t alignment(const void* pointer) {
   constexpr std::uintptr_t kMost = 256;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
@@ -73,7 +84,7 @@ std::uint32_t alignment(const void* pointer) {
 constexpr int kCandidates = 24;
 
 // What decides the algorithm.
-using Key = std::array<std::int64_t, 18>;
+using Key = std::array<std::int64_t, 22>;
 Key key_of(const Gemm& call, int device) {
   return {device,
           call.rows,
@@ -89,6 +100,10 @@ Key key_of(const Gemm& call, int device) {
           static_cast<std::int64_t>(call.left.element),
           static_cast<std::int64_t>(call.right.element),
           call.rough ? 1 : 0,
+          call.loose ? 1 : 0,
+          call.groups,
+          call.left_group,
+          call.out_group,
           alignment(call.left.memory),
           alignment(call.right.memory),
           alignment(call.out),
@@ -132,6 +147,25 @@ void multiply(const Prepared& ready, const cublasLtMatmulAlgo_t& algorithm, cons
          "cublasLtMatmul");
 }
 
+// Blocks of a cluster begin together, on processors that are near each other: these are of a pair.
+constexpr std::uint16_t kLooseClusters[] = {
+    CUBLASLT_CLUSTER_SHAPE_2x1x1, CUBLASLT_CLUSTER_SHAPE_1x2x1, CUBLASLT_CLUSTER_SHAPE_1x1x1};
+
+// The same algorithm in other clusters, where that exists.
+void add_loose(Prepared& made, const Gemm& call, cublasLtMatmulAlgo_t algorithm,
+               cublasLtHandle_t handle) {
+  for (const std::uint16_t shape : kLooseClusters) {
+    cublasLtMatmulHeuristicResult_t checked{};
+    if (cublasLtMatmulAlgoConfigSetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+                                             &shape, sizeof(shape)) == CUBLAS_STATUS_SUCCESS &&
+        cublasLtMatmulAlgoCheck(handle, made.operation.get(), made.first.get(), made.second.get(),
+                                made.out.get(), made.out.get(), &algorithm,
+                                &checked) == CUBLAS_STATUS_SUCCESS &&
+        checked.state == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= call.workspace_size)
+      made.algorithms.push_back(algorithm);
+  }
+}
+
 // Rows that lie one after the other are columns to cuBLASLt: it makes outᵀ = rightᵀ · leftᵀ from
 // the same memory, so that a bias of our columns is one of its rows.
 Prepared prepare(const Gemm& call, cublasLtHandle_t handle) {
@@ -150,6 +184,11 @@ Prepared prepare(const Gemm& call, cublasLtHandle_t handle) {
                                  : make_matrix(left, call.inner, call.rows, call.left.stride);
   made.out = make_matrix(call.out_type == Type::bf16 ? CUDA_R_16BF : CUDA_R_32F, call.columns,
                          call.rows, call.columns);
+  if (call.groups > 1) {
+    repeat(made.first, call.groups, 0);
+    repeat(made.second, call.groups, call.left_group);
+    repeat(made.out, call.groups, call.out_group);
+  }
   cublasLtMatmulPreference_t wanted = nullptr;
   expect(cublasLtMatmulPreferenceCreate(&wanted), "cuBLASLt preference");
   const Preference preference(wanted);
@@ -165,11 +204,14 @@ Prepared prepare(const Gemm& call, cublasLtHandle_t handle) {
                                         made.second.get(), made.out.get(), made.out.get(),
                                         preference.get(), kCandidates, candidates.data(), &found),
          "cuBLASLt heuristic");
-  if (found == 0) throw Failed{"cuBLASLt has no algorithm for the shape"};
-  for (int i = 0; i < found; ++i)
-    if (const auto& one = candidates[static_cast<std::size_t>(i)];
-        one.state == CUBLAS_STATUS_SUCCESS)
+  for (int i = 0; i < found; ++i) {
+    const auto& one = candidates[static_cast<std::size_t>(i)];
+    if (one.state != CUBLAS_STATUS_SUCCESS) continue;
+    if (call.loose)
+      add_loose(made, call, one.algo, handle);
+    else
       made.algorithms.push_back(one.algo);
+  }
   if (made.algorithms.empty()) throw Failed{"cuBLASLt has no algorithm for the shape"};
   return made;
 }
@@ -233,7 +275,8 @@ void choose(Prepared& ready, const Gemm& call, cublasLtHandle_t handle, cudaStre
   constexpr float kClearly = 0.985F;  // of the time of what cuBLASLt deems best
   if (ready.algorithms.size() == 1) return;
   const std::size_t element = call.out_type == Type::bf16 ? 2 : 4;
-  const Scratch scratch(static_cast<std::size_t>(call.rows * call.columns) * element, stream);
+  const std::int64_t elements = (call.groups - 1) * call.out_group + call.rows * call.columns;
+  const Scratch scratch(static_cast<std::size_t>(elements) * element, stream);
   if (scratch.memory() == nullptr) {
     ready.algorithms.resize(1);
     return;

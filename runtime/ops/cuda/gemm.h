@@ -26,10 +26,13 @@ struct Gemm {
   Factor left, right;
   std::int64_t rows = 0, columns = 0, inner = 0;
   Type out_type = Type::bf16;
-  void* out = nullptr;             // dense
-  const void* added = nullptr;     // [rows, columns] in out_type, dense; may be `out`; null: none
-  const void* bias = nullptr;      // [columns] bf16, for a bf16 `out`; null: none
-  bool rough = false;              // 8 bits: partial sums may round to fewer bits than fp32's
+  void* out = nullptr;          // dense
+  const void* added = nullptr;  // [rows, columns] in out_type, dense; may be `out`; null: none
+  const void* bias = nullptr;   // [columns] bf16, for a bf16 `out`; null: none
+  // As many products of one right factor, whose other matrices lie so far apart, in elements.
+  std::int64_t groups = 1, left_group = 0, out_group = 0;
+  bool loose = false;  // its blocks need no more than a pair of processors at the same moment
+  bool rough = false;  // 8 bits: partial sums may round to fewer bits than fp32's
   void* workspace = nullptr;       // of the device
   std::size_t workspace_size = 0;  // bytes
 };
