@@ -179,9 +179,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
                      : std::min<std::int64_t>(s.tp, std::max<std::int64_t>(1, shape.kv_heads));
     const double row = 2 * static_cast<double>(shape.kv_heads * shape.head_dim) * element /
                        static_cast<double>(kv_ways);
-    const Overlap overlap =
-        overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown,
-                   w.compute.forward + w.compute.all_backward());
+    const Overlap beside = overlap(w, Collective::point_to_point, 2);
     const auto shift = [&](double bytes) {
       return correction_.context * network_.point_to_point(bytes, ring.stride, w.where);
     };
@@ -191,8 +189,8 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
     };
     const double keys = (s.cp - 1) * shifts(row);
     const double gradients = s.cp * shifts(row * 4 / element);
-    const double once = overlap.exposed(w.compute.attention, keys);
-    const double again = overlap.exposed(kScoresBackward * w.compute.attention, keys);
+    const double once = beside.exposed(w.compute.attention, keys);
+    const double again = beside.exposed(kScoresBackward * w.compute.attention, keys);
     const bool attends_again = repeats || s.recompute == Recompute::selective;
     time.forward_context = once;
     time.backward_context = again + gradients + (attends_again ? once : 0);
@@ -230,6 +228,11 @@ double BraidModel::spare_backward(const Work& head) const {
   return blocks * std::max(0.0, c.backward_input + c.backward_weight - own);
 }
 
+Overlap BraidModel::overlap(const Work& w, Collective op, int ranks) const {
+  return overlap_of(profile_, op, ranks, settings_.assumptions.overlap_slowdown,
+                    w.compute.forward + w.compute.all_backward());
+}
+
 // ZeRO and gradient reduction: what runs beside compute, and what it leaves exposed.
 void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   const Strategy& s = w.strategy;
@@ -243,10 +246,7 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
            ((network_.*collective)(w.dense * bytes, replicas, w.where) +
             (network_.*collective)(w.experts * bytes, expert_replicas, w.where));
   };
-  const auto overlap = [&](Collective op) {
-    return overlap_of(profile_, op, replicas.size, settings_.assumptions.overlap_slowdown,
-                      w.compute.forward + w.compute.all_backward());
-  };
+  const auto beside = [&](Collective op) { return overlap(w, op, replicas.size); };
   const double gather = over_replicas(&Network::all_gather, weight_bytes);
   const double scatter = over_replicas(&Network::reduce_scatter, gradient_bytes);
   const double backward = w.compute.all_backward();
@@ -256,15 +256,15 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   Beside beside_backward;
   if (gathers) {
     Beside beside_forward;
-    beside_forward.add(gather, overlap(Collective::all_gather));
+    beside_forward.add(gather, beside(Collective::all_gather));
     time.forward_gather = beside_forward.exposed(w.compute.forward);
-    beside_backward.add(gather, overlap(Collective::all_gather));
+    beside_backward.add(gather, beside(Collective::all_gather));
   }
   if (scatters_at_once && w.site.shape.micro_batches > 1)
-    beside_backward.add(scatter, overlap(Collective::reduce_scatter));
+    beside_backward.add(scatter, beside(Collective::reduce_scatter));
   // A head has gradients in forward already; backward waits for them to be scattered.
   if (scatters_at_once && w.facts.shape.kind == LayerKind::head)
-    beside_backward.add(scatter, overlap(Collective::reduce_scatter));
+    beside_backward.add(scatter, beside(Collective::reduce_scatter));
   time.backward_gather = beside_backward.exposed(backward);
   time.hidden_gather = std::max(0.0, (gathers ? gather : 0) + beside_backward.seconds() -
                                          time.forward_gather - time.backward_gather);
@@ -272,9 +272,9 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   // On the last micro-batch the reduction runs beside backward as well.
   Beside last = beside_backward;
   if (s.zero == Zero::none) {
-    last.add(over_replicas(&Network::all_reduce, gradient_bytes), overlap(Collective::all_reduce));
+    last.add(over_replicas(&Network::all_reduce, gradient_bytes), beside(Collective::all_reduce));
   } else if (s.zero == Zero::optimizer || w.site.shape.micro_batches == 1) {
-    last.add(scatter, overlap(Collective::reduce_scatter));
+    last.add(scatter, beside(Collective::reduce_scatter));
   }
   time.reduce = std::max(0.0, last.exposed(backward + spare_backward(w)) - time.backward_gather);
   time.hidden_reduce = std::max(0.0, last.seconds() - beside_backward.seconds() - time.reduce);

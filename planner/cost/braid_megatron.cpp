@@ -85,12 +85,8 @@ void BraidModel::communicate_in_block(const Work& w, LayerTime& time) const {
   const bool deferred = weights_waiting(w.site.shape, 0) > 0;
 
   const GroupShape group = group_along(w.site.mesh, s, Axis::tensor);
-  const auto overlap = [&](Collective op) {
-    return overlap_of(profile_, op, s.tp, settings_.assumptions.overlap_slowdown,
-                      w.compute.forward + w.compute.all_backward());
-  };
-  const Overlap gathers = overlap(Collective::all_gather);
-  const Overlap scatters = overlap(Collective::reduce_scatter);
+  const Overlap gathers = overlap(w, Collective::all_gather, s.tp);
+  const Overlap scatters = overlap(w, Collective::reduce_scatter, s.tp);
   const auto gather = [&](double bytes) {
     return correction_.tensor * network_.all_gather(bytes, group, w.where);
   };
@@ -110,8 +106,13 @@ void BraidModel::communicate_in_block(const Work& w, LayerTime& time) const {
     if (others > 0) pass.beside(product * others / chunks, others * scatter_chunk, scatters);
     pass.wait(scatter_chunk);
   };
+  // And all but the first are gathered beside the products of the one ahead.
+  const auto gather_forward = [&](Pass& pass, double product) {
+    pass.wait(gather_chunk);
+    if (others > 0) pass.beside(product * others / chunks, others * gather_chunk, gathers);
+  };
   Pass forward;
-  forward.wait(gather(hidden));
+  gather_forward(forward, ahead * flops.attention.inward);
   scatter_forward(forward, ahead * flops.attention.outward);
   if (flops.cross) {
     forward.wait(gather(hidden));
@@ -120,9 +121,7 @@ void BraidModel::communicate_in_block(const Work& w, LayerTime& time) const {
   }
   if (dense) {
     // Chunk by chunk through both matrices, the next one on its way.
-    const double products = ahead * flops.ffn.total() * others / chunks;
-    forward.wait(gather_chunk);
-    if (others > 0) forward.beside(products, others * gather_chunk, gathers);
+    gather_forward(forward, ahead * flops.ffn.total());
     scatter_forward(forward, ahead * flops.ffn.total());
   } else {
     const double counts = static_cast<double>(shape.experts * s.tp) / s.ep * kCountBytes;
@@ -131,29 +130,37 @@ void BraidModel::communicate_in_block(const Work& w, LayerTime& time) const {
   }
 
   // The output's gradient arrives beside the inward weight gradient of the part behind, the input
-  // beside what is left of the input's gradient, whose sum is scattered beside the outward weight
+  // beside products of the input's gradient, whose sum is scattered beside the outward weight
   // gradient. Where weight gradients wait for another pass, only the input has one beside it.
   Pass backward;
   double behind = repeats || deferred ? 0 : by_weight * flops.attention.inward;
-  const auto part = [&](const PartFlops& f, double arrives, double sees, double leaves) {
-    backward.beside(behind, arrives, gathers);
-    backward.beside(
-        deferred ? by_weight * f.outward : by_input * (f.inward + kScoresBackward * f.scores), sees,
-        gathers);
-    backward.beside(deferred ? 0 : by_weight * f.outward, leaves, scatters);
+  struct Moved {
+    double arrives, sees, leaves;
+  };
+  const auto part = [&](const PartFlops& f, double beside_input, const Moved& moved) {
+    backward.beside(behind, moved.arrives, gathers);
+    backward.beside(deferred ? by_weight * f.outward : by_input * beside_input, moved.sees,
+                    gathers);
+    backward.beside(deferred ? 0 : by_weight * f.outward, moved.leaves, scatters);
     behind = deferred ? 0 : by_weight * f.inward;
   };
   if (dense) {
-    part(flops.ffn, chunks * gather_chunk, chunks * gather_chunk, chunks * scatter_chunk);
+    part(flops.ffn, flops.ffn.total(),
+         {chunks * gather_chunk, chunks * gather_chunk, chunks * scatter_chunk});
   } else {
     backward.wait(2 * gather(routed) + scatter(routed));
     if (shape.shared_ffn > 0) backward.wait(2 * gather(hidden) + scatter(hidden));
     behind = deferred ? 0 : by_weight * flops.ffn.total();
   }
+  // Attention gathers its input behind its first product.
+  const auto behind_outward = [](const PartFlops& f) {
+    return f.inward + kScoresBackward * f.scores;
+  };
   if (flops.cross)
-    part(*flops.cross, gather(hidden), gather(hidden) + gather(encoded),
-         scatter(hidden) + scatter(encoded));
-  part(flops.attention, gather(hidden), gather(hidden), scatter(hidden));
+    part(*flops.cross, behind_outward(*flops.cross),
+         {gather(hidden), gather(hidden) + gather(encoded), scatter(hidden) + scatter(encoded)});
+  part(flops.attention, behind_outward(flops.attention),
+       {gather(hidden), gather(hidden), chunks * scatter_chunk});
 
   time.forward_tensor += forward.exposed;
   time.backward_tensor += backward.exposed + (repeats ? forward.exposed : 0);

@@ -75,6 +75,8 @@ class BraidModel final : public CostModel {
   void communicate_in_square(const Work& work, LayerTime& time) const;
   void add_up_in_square(const Work& work, LayerTime& time) const;
   void synchronise(const Work& work, LayerTime& time) const;
+  // What the layer's compute and a collective among so many ranks do to each other.
+  Overlap overlap(const Work& work, Collective op, int ranks) const;
   LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work, ShortLived& short_lived) const;
   ShortLived short_lived(const Work& work, const Split& cut, double transient) const;

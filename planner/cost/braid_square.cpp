@@ -77,14 +77,12 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
   const auto message = [&](double elements, double bytes) {
     return network_.point_to_point(elements * bytes, column.stride, w.where);
   };
-  const Overlap overlap =
-      overlap_of(profile_, Collective::point_to_point, 2, settings_.assumptions.overlap_slowdown,
-                 w.compute.forward + w.compute.all_backward());
+  const Overlap beside = overlap(w, Collective::point_to_point, 2);
   // The products of each phase take what those of the weight gradients do, which are nothing else.
   const double products = std::min(w.compute.forward, w.compute.backward_weight);
   double hides = 0;
   const auto beside_step = [&](const SquareProduct& p, double seconds) {
-    const double exposed = overlap.exposed(products * p.share / side, seconds);
+    const double exposed = beside.exposed(products * p.share / side, seconds);
     hides += seconds - exposed;
     return exposed;
   };
@@ -109,7 +107,7 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
     if (repeats) {
       back += there;
       hides += steps * message(p.x + p.matrix, element) -
-               steps * overlap.exposed(products * p.share / side, message(p.x + p.matrix, element));
+               steps * beside.exposed(products * p.share / side, message(p.x + p.matrix, element));
     }
     time.forward_tensor += correction_.tensor * there;
     time.backward_tensor += correction_.tensor * back;

@@ -1,6 +1,6 @@
 #include "runtime/models/attention.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include <cmath>
 
@@ -97,12 +97,26 @@ const ops::RotaryTable& Attention::rotary_table() const {
   return table_;
 }
 
-Attention::Heads Attention::project(const at::Tensor& wide, const Parameters& parameters,
+parallel::Product Attention::multiply(const at::Tensor& seen, const Parameters& parameters) const {
+  const at::Tensor weight = parameters.fused_weight(qkv_, 3);
+  const at::Tensor bias =
+      site_.shape.qkv_bias ? parameters.fused_weight(qkv_bias_, 3) : at::Tensor();
+  if (site_.chunks == 1)
+    return parallel::linear(parallel::gather_tokens(seen, site_), weight, bias, Direction::inward,
+                            site_);
+  // Attention wants its tokens in order: each chunk's go to their places among them.
+  parallel::Gathering wide(seen, site_, site_.chunks);
+  const at::Tensor qkv =
+      at::empty({seen.size(0) * site_.outer->size(), seen.size(1), weight.size(0)}, seen.options());
+  for (int i = 0; i < site_.chunks; ++i)
+    ops::linear_into(parallel::chunk_of(qkv, i, site_), wide.wait(i), weight, bias);
+  return {qkv, {}};
+}
+
+Attention::Heads Attention::project(const at::Tensor& seen, const Parameters& parameters,
                                     Saved& saved) const {
   const LayerShape& s = site_.shape;
-  const at::Tensor bias = s.qkv_bias ? parameters.fused_weight(qkv_bias_, 3) : at::Tensor();
-  const parallel::Product product =
-      parallel::linear(wide, parameters.fused_weight(qkv_, 3), bias, Direction::inward, site_);
+  const parallel::Product product = multiply(seen, parameters);
   const at::Tensor& qkv = product.value;
   at::Tensor q = by_head(qkv.narrow(2, 0, q_width_), s.head_dim);
   at::Tensor k = by_head(qkv.narrow(2, q_width_, kv_width_), s.head_dim);
@@ -172,7 +186,7 @@ ops::AttentionGradients Attention::attend_backward(const at::Tensor& dout, const
 at::Tensor Attention::forward(const at::Tensor& x, const parallel::Feed& feed,
                               Parameters& parameters, Saved& saved) {
   const Norm::Normed normed = norm_.forward(x, parameters);
-  const Heads heads = project(parallel::gather_tokens(normed.y, site_), parameters, saved);
+  const Heads heads = project(normed.y, parameters, saved);
   const ops::Attended attended =
       attend(heads.q, parallel::gather_rows({heads.k, heads.v}, site_), feed, parameters);
   saved.keep(slot(Slot::x), x);
@@ -250,10 +264,15 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   const auto [dqkv, dqkv_rows] =
       ops::heads_backward({dq, dk, dv}, turned, s.qkv_bias && !work.waits());
   for (at::Tensor* apart : {&dq, &dk, &dv}) apart->reset();
-  const auto [dwide, qkv_operand] = parallel::linear_input_gradient(
-      dqkv, parameters.fused_weight(qkv_, 3), Direction::inward, site_);
-  parallel::Scattering sum(site_, 1);
-  sum.add(dwide);
+  parallel::Scattering sum(site_, site_.chunks);
+  at::Tensor qkv_operand = dqkv;
+  for (int i = 0; i < site_.chunks; ++i) {
+    const parallel::Product product =
+        parallel::linear_input_gradient(parallel::chunk_of(dqkv, i, site_),
+                                        parameters.fused_weight(qkv_, 3), Direction::inward, site_);
+    sum.add(product.value);
+    if (site_.chunks == 1) qkv_operand = product.operand;
+  }
   work.run_beside();
   const auto [dx, made] = norm_.backward(sum.wait(), saved, parameters, work, dy, seen.early());
   work.later(

@@ -50,8 +50,11 @@ class Attention : public SubLayer {
   };
 
   int slot(Slot which) const { return first_slot_ + static_cast<int>(which); }
-  Heads project(const at::Tensor& wide, const parallel::Parameters& parameters,
+  // From what the matrices see.
+  Heads project(const at::Tensor& seen, const parallel::Parameters& parameters,
                 parallel::Saved& saved) const;
+  // Of its product alone, q's heads first: [wide, samples, heads · head_dim].
+  parallel::Product multiply(const at::Tensor& seen, const parallel::Parameters& parameters) const;
   ops::Attended attend(const at::Tensor& q, const parallel::KeysAndValues& kv,
                        const parallel::Feed& feed, const parallel::Parameters& parameters) const;
   ops::AttentionGradients attend_backward(const at::Tensor& dout, const at::Tensor& q,

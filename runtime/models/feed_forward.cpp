@@ -102,14 +102,15 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   const at::Tensor& pre = saved.at(slot(Slot::pre));
   const at::Tensor dropped = dropout_(dy, feed);
   parallel::Gathering arriving(dropped, site_, site_.chunks);
+  // Long ahead of its turn, so that the sums below do not stand in line behind it.
+  const SeenAgain seen(site_, site_.chunks, work);
+  if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.run_beside();
   auto [dactivated, down_operand] = parallel::linear_input_gradient(
       arriving.wait(), parameters.weight(down_), Direction::outward, site_);
   auto [dpre, activated, dpre_rows] =
       ops::activate_again(s.activation, dactivated, pre, s.ffn_bias && !work.waits());
   dactivated.reset();  // it may share memory with `activated`
-  const SeenAgain seen(site_, site_.chunks, work);
-  if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
   work.later(
       [this, &parameters, dropped, down_dy = down_operand, activated = std::move(activated)] {
         parallel::add_weight_gradient(parameters.gradient_sum(down_), down_dy, activated,

@@ -172,11 +172,12 @@ void published_weight_gradient(const ops::Sum& gradient, const at::Tensor& dy, c
 namespace {
 
 // Under megatron an outward product is a summand of its rank, and so is the gradient of what went
-// into an inward one: the tensor group scatters their sum.
+// into an inward one: the tensor group scatters their sum. A chunk's rows may lie apart, their
+// products do not.
 at::Tensor room_for_summand(const at::Tensor& rows, std::int64_t width, const Site& site) {
-  std::vector<std::int64_t> sizes = rows.sizes().vec();
-  sizes.back() = width;
-  return empty_for(*site.outer, sizes, rows.options());
+  const std::int64_t samples = rows.size(-2);
+  const std::int64_t tokens = rows.numel() / samples / rows.size(-1);
+  return empty_for(*site.outer, {tokens, samples, width}, rows.options());
 }
 
 }  // namespace

@@ -75,11 +75,9 @@ at::Tensor Scattering::wait() {
 
 at::Tensor chunk_of(const at::Tensor& wide, int chunk, const Site& site) {
   if (site.chunks == 1) return wide;
-  std::vector<std::int64_t> shape = wide.sizes().vec();
-  const std::int64_t ways = site.outer->size(), own = shape[0] / ways / site.chunks;
-  const at::Tensor by_rank = wide.unflatten(0, {ways, site.chunks * own});
-  shape[0] = ways * own;
-  return by_rank.narrow(1, chunk * own, own).reshape(shape);
+  const at::Tensor by_rank = wide.unflatten(0, {site.outer->size(), -1});
+  const std::int64_t own = by_rank.size(1) / site.chunks;
+  return by_rank.narrow(1, chunk * own, own);
 }
 
 at::Tensor to_heads(const at::Tensor& x, const Site& site) {

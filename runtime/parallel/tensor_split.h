@@ -50,7 +50,8 @@ class Scattering {
   at::Tensor whole_;
 };
 
-// Wide tokens that lie rank by rank: those of one chunk.
+// Wide tokens that lie rank by rank: the place of one chunk among them, [ranks, tokens, ..] where
+// there are several.
 at::Tensor chunk_of(const at::Tensor& wide, int chunk, const Site& site);
 
 // Under Ulysses [narrow, samples, heads, d] ↔ [wide, samples, heads / tp, d]; as it is otherwise.

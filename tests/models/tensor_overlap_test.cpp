@@ -133,10 +133,10 @@ class TensorOverlap : public testing::Test {
   }
 };
 
-TEST_F(TensorOverlap, FeedForwardAndAttentionsOutputPassInChunks) {
+TEST_F(TensorOverlap, TokensPassInChunks) {
   const Order order = played({.tp = 2}, parallel::WeightWork::beside_communication());
   EXPECT_EQ(order.forward,
-            "gGf"     // q, k and v wait for all tokens
+            "ggGfGf"  // a chunk is gathered beside the other one's product
             "a"       //
             "fsfsSS"  // a chunk is scattered beside the other one's product
             "ggGffsGffsSS");
@@ -145,18 +145,20 @@ TEST_F(TensorOverlap, FeedForwardAndAttentionsOutputPassInChunks) {
 TEST_F(TensorOverlap, WeightGradientsRunBesideCollectivesOfTheSamePass) {
   const Order order = played({.tp = 2}, parallel::WeightWork::beside_communication());
   EXPECT_EQ(order.backward,
-            "gg.GGi"  // beside the gradient's gather: what the layer behind has left
-            "ggisis"  // the input arrives beside the products of its own gradient
+            "gggg"    // the gradient, and the input behind it, ahead of any sum
+            ".GGi"    // beside them: what the layer behind has left
+            "isis"    //
             "wSS"     // the sum is scattered beside the outer matrix's gradient
             "gGGwGi"  // attention's gradient arrives beside the inner matrix's
-            "gbiswS");
+            "gb"      // and its input beside the scores' gradient
+            "isiswSS");
   EXPECT_EQ(order.rest, "Gw") << "of q, k and v: beside what the layer ahead begins with";
 }
 
 TEST_F(TensorOverlap, FewTokensPassInOne) {
   const Order order = played({.tp = 2}, parallel::WeightWork::beside_communication(), 512);
   EXPECT_EQ(order.forward, "gGfafsSgGffsS");
-  EXPECT_EQ(order.backward, "g.GigiswSgGwGigbiswS");
+  EXPECT_EQ(order.backward, "gg.GiiswSgGwGigbiswS");
 }
 
 TEST_F(TensorOverlap, WeightGradientsThatWaitGatherBesideEachOther) {
