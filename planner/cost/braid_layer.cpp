@@ -123,6 +123,10 @@ ShortLived BraidModel::short_lived(const Work& w, const Split& cut, double trans
   parts.at_work = whole_bytes(at_work);
   if (f.shape.kind == LayerKind::block)
     parts.by_weight = whole_bytes(tokens + (counted ? kProductScratch : matrix));
+  if (weights_waiting(w.site.shape, 0) > 0) {
+    parts.waits = deferred_gathers(f.shape, cut);
+    parts.waiting = whole_bytes(tokens);
+  }
   const auto add = [&](double elements, std::int64_t replicas) {
     if (s.zero == Zero::none || s.zero == Zero::optimizer || replicas == 1) return;
     const std::int64_t share =
@@ -180,10 +184,12 @@ LayerMemory BraidModel::memory(const Work& w, ShortLived& parts) const {
   LayerMemory memory = states(w);
   memory.activations = whole_bytes(saved * samples);
   if (weights_waiting(w.site.shape, 0) > 0)
-    memory.deferred =
-        scaled(deferred_bytes(f.shape, s.recompute, settings_.precision, cut), samples);
+    memory.deferred = scaled(deferred_bytes(f.shape, settings_.precision, cut), samples);
   if (!elsewhere) memory.constants += table_bytes(f.shape, cut);
   parts = short_lived(w, cut, transient);
+  // Of one micro-batch either the activations or what is deferred are there.
+  if (memory.deferred > Bytes())
+    memory.in_turn = std::min(memory.activations, memory.deferred - parts.waits * parts.waiting);
   // Two layers' gathered weights are alive under ZeRO-3: one at work, the next on its way.
   // Gradients that are scattered at once exist whole for two: one being made, one on its way. What
   // arrives of them stands beside what earlier micro-batches left, of both when the first leaves.

@@ -258,7 +258,8 @@ Bytes BraidModel::messages(const StageSite& site) const {
     widest = std::max(widest, message(type, site));
     crossed = std::max(crossed, looked_at(type, site));
   }
-  const double kept = in_flight(site.shape, site.stage) * site.shape.chunks;
+  const double kept = in_flight(site.shape, site.stage) * site.shape.chunks +
+                      weights_waiting(site.shape, site.stage);
   return std::int64_t{ways} * most * widest + scaled(crossed, kept);
 }
 

@@ -63,6 +63,8 @@ struct LayerMemory {
 struct ShortLived {
   Bytes at_work;    // tensors of the layer's own, with the gradients that enter and leave
   Bytes by_weight;  // those of a backward by weights alone
+  Bytes waiting;    // a block of the tensor group's memory with some of what is deferred …
+  int waits = 0;    // … and how many there are
   Bytes gathered;   // its whole weights under ZeRO-3
   Bytes gradient;   // its whole gradients under ZeRO-2 and 3, until they have been scattered …
   Bytes share;      // … and what arrives of them, ahead of being added

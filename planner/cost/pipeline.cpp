@@ -265,12 +265,11 @@ double in_flight(const PipelineShape& shape, int stage) {
     case ScheduleKind::gpipe:
       return m;
     case ScheduleKind::one_f_one_b:
+    case ScheduleKind::zero_bubble:  // beside weights_waiting()
       return std::min(to_last + 1, m);
     case ScheduleKind::interleaved:
       if (v == 1) return std::min(to_last + 1, m);
       return static_cast<double>(std::min(2 * to_last + (v - 1) * p + 1, m * v)) / v;
-    case ScheduleKind::zero_bubble:  // what B frees early, W keeps
-      return std::min(p, m);
   }
   internal_failure("a schedule without activations", std::source_location::current());
 }

@@ -70,8 +70,8 @@ Seconds pipeline_time(const PipelineShape& shape, std::span<const StageTimes> st
 // The share of an iteration of even stages in which each waits for the others.
 double resting_share(const PipelineShape& shape);
 
-// The most micro-batches whose activations a stage holds at once, in micro-batches of the whole
-// stage (an interleaved stage's chunk counts 1/chunks).
+// The most micro-batches whose activations a stage holds at once, from forward to backward by
+// input, in micro-batches of the whole stage (an interleaved stage's chunk counts 1/chunks).
 double in_flight(const PipelineShape& shape, int stage);
 // The most micro-batches whose weight gradients wait at once: backward by input runs ahead of them,
 // the further the later the stage. None where backward is one piece.

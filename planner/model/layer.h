@@ -180,12 +180,15 @@ Bytes forward_traffic(const LayerShape& layer, Precision precision);
 // for byte what the runtime's operators save, given that each expert gets as many tokens.
 Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
                   const Split& split = {});
-// What backward by input leaves to a later backward by weights, beyond what was saved: gradients of
-// every product's output, and what recomputation has made again.
-Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
-                     const Split& split = {});
-// Of those, what the last sub-layer leaves while backward by input is at work on the others.
+// What backward by input leaves to a later backward by weights, when nothing else of what was saved
+// stays: what every product was made of and the gradient of what it made.
+Bytes deferred_bytes(const LayerShape& layer, Precision precision, const Split& split = {});
+// Of those, what the last sub-layer leaves while backward by input is at work on the others, beyond
+// what it had saved.
 Bytes deferred_beside_bytes(const LayerShape& layer, Precision precision, const Split& split = {});
+// And how many are gradients that a tensor group has gathered, each of the tokens that its matrices
+// see.
+int deferred_gathers(const LayerShape& layer, const Split& split);
 // Tables of a device that a layer makes once and keeps: cosines and sines of its tokens, in fp32.
 Bytes table_bytes(const LayerShape& layer, const Split& split = {});
 // A head makes the logits of so many of its rows at a time: all of them where that is little, else

@@ -49,9 +49,8 @@ std::int64_t active_ffn(const LayerShape& layer) {
 // ranks (in a square) norm outputs are kept, and so are the inputs of a post-norm block's (BERT's)
 // matrices, which no norm makes, and all that a mixture has permuted.
 struct BlockBytes {
-  std::int64_t input = 0;   // x: all that full recomputation keeps
-  std::int64_t cheap = 0;   // attention output and log-sum-exp: selective drops these
-  std::int64_t remade = 0;  // in every backward
+  std::int64_t input = 0;  // x: all that full recomputation keeps
+  std::int64_t cheap = 0;  // attention output and log-sum-exp: selective drops these
   std::int64_t remaining = 0;
 
   std::int64_t kept() const { return input + cheap + remaining; }
@@ -68,7 +67,7 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   const bool remakes = !layer.post_norm && split.square == 1;
   const auto add_norm = [&](BlockBytes& kept, bool mixture) {
     kept.remaining += narrow * statistics(layer.norm);
-    (remakes && !mixture ? kept.remade : kept.remaining) += narrow * h * bytes;
+    if (!remakes || mixture) kept.remaining += narrow * h * bytes;
   };
   const std::int64_t attended = q * bytes + heads * kFp32;  // output and log-sum-exp
   BlockBytes kept;
@@ -98,7 +97,7 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
     const bool mixture = layer.experts > 0;
     add_norm(kept, mixture);
     kept.remaining += inner * pre_activations(layer) * columns * bytes;
-    (mixture ? kept.cheap : kept.remade) += inner * columns * bytes;
+    if (mixture) kept.cheap += inner * columns * bytes;
     // A mixture keeps its permuted inputs, its experts' outputs, the router's probabilities and
     // which experts it chose.
     if (layer.experts > 0)
@@ -110,12 +109,6 @@ BlockBytes block_bytes(const LayerShape& layer, std::int64_t bytes, const Split&
   if (layer.final_norm)  // its input and statistics
     kept.remaining += narrow * (h * bytes + statistics(layer.norm));
   return kept;
-}
-
-// Whether the pre-activations' gradients take their place (runtime/ops/activation.h): a mixture
-// still needs them, and ReLU has no such kernel.
-bool overwrites_pre_activations(const LayerShape& layer) {
-  return layer.experts == 0 && layer.activation != Activation::relu;
 }
 
 // Gradients that live together at a sub-layer's worst moment: of its activation (whose place the
@@ -144,6 +137,41 @@ std::int64_t embedding_saved(const LayerShape& layer, std::int64_t bytes, const 
       layer.patch_inputs > 0 ? narrow * layer.patch_inputs * bytes : (inner + carried) * kIndex;
   if (layer.embedding_norm) total += narrow * norm;  // its input and statistics
   return total;
+}
+
+// Elements that a block's backward by input leaves to the one by weights: what went into every
+// matrix, and the gradient of what came out.
+std::int64_t block_deferred(const LayerShape& layer, const Split& split) {
+  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
+  const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
+  const std::int64_t h = per_rank(layer.hidden, split.square);
+  const std::int64_t seen = narrow * h, output = inner * h;
+  const std::int64_t q = per_rank(layer.heads, ways) * layer.head_dim;
+  const std::int64_t kv = 2 * per_rank(layer.kv_heads, ways) * layer.head_dim;
+  const std::int64_t attended =
+      wide * per_rank(layer.heads, split.tensor * split.square) * layer.head_dim;
+  std::int64_t elements = 0;
+  if (layer.attention != AttentionKind::none)
+    elements += seen + inner * (q + kv) + attended + output;
+  if (layer.cross_tokens > 0)
+    elements +=
+        seen + inner * q + tokens_of(layer.cross_tokens, split).inner * kv + attended + output;
+  if (layer.ffn > 0) {
+    const std::int64_t columns =
+        copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
+    elements += seen + inner * (pre_activations(layer) + 1) * columns + copies(layer) * output;
+    // A mixture's router sees the norm's output, its experts see what was permuted.
+    if (layer.experts > 0) elements += narrow * (copies(layer) * h + layer.experts);
+  }
+  return elements;
+}
+
+std::int64_t embedding_deferred(const LayerShape& layer, std::int64_t bytes, const Split& split) {
+  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
+  const Tokens carried = tokens_of(layer.carried_tokens, split);
+  const std::int64_t read = layer.patch_inputs > 0 ? narrow * layer.patch_inputs * bytes
+                                                   : (inner + carried.inner) * kIndex;
+  return read + (narrow + carried.narrow) * layer.hidden * bytes;
 }
 
 // Without a norm only the gradient of the input is left: the loss has been taken back through the
@@ -252,40 +280,27 @@ Bytes saved_bytes(const LayerShape& layer, Recompute recompute, Precision precis
   internal_failure("unknown recomputation", std::source_location::current());
 }
 
-Bytes deferred_bytes(const LayerShape& layer, Recompute recompute, Precision precision,
-                     const Split& split) {
+Bytes deferred_bytes(const LayerShape& layer, Precision precision, const Split& split) {
   const std::int64_t bytes = bytes_of(precision);
-  const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
-  const auto [narrow, wide, inner] = tokens_of(layer.tokens, split);
-  if (layer.kind == LayerKind::embedding) return Bytes(narrow * layer.hidden * bytes);
-  if (layer.kind == LayerKind::head)
-    return Bytes(tokens_of(predictions(layer), split).narrow * layer.head_dense * bytes);
-  if (layer.kind == LayerKind::merge) {
-    const Tokens merged = tokens_of(tokens_behind(layer), split);
-    return Bytes(
-        (merged.inner * per_rank(layer.merge_outputs, ways) + merged.narrow * 4 * layer.hidden) *
-        bytes);
+  switch (layer.kind) {
+    case LayerKind::embedding:
+      return Bytes(embedding_deferred(layer, bytes, split));
+    case LayerKind::head:  // of BERT's transform: its input, and the gradient of what it makes of
+                           // it
+      if (layer.head_dense == 0) return Bytes();
+      return Bytes(tokens_of(predictions(layer), split).narrow * (layer.hidden + layer.head_dense) *
+                   bytes);
+    case LayerKind::merge: {
+      const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
+      const Tokens merged = tokens_of(tokens_behind(layer), split);
+      return Bytes(
+          (merged.inner * per_rank(layer.merge_outputs, ways) + merged.narrow * 4 * layer.hidden) *
+          bytes);
+    }
+    case LayerKind::block:
+      return Bytes(block_deferred(layer, split) * bytes);
   }
-  // Of a sub-layer's output: the tokens that the matrices see, and this device's own beside them.
-  const std::int64_t output =
-      (inner + (inner > narrow ? narrow : 0)) * per_rank(layer.hidden, split.square);
-  std::int64_t elements = 0;
-  if (layer.attention != AttentionKind::none)
-    elements +=
-        output + inner * per_rank((layer.heads + 2 * layer.kv_heads) * layer.head_dim, ways);
-  if (layer.cross_tokens > 0)
-    elements += output + inner * per_rank(layer.heads * layer.head_dim, ways) +
-                tokens_of(layer.cross_tokens, split).inner *
-                    per_rank(2 * layer.kv_heads * layer.head_dim, ways);
-  if (layer.ffn > 0) {
-    const std::int64_t columns =
-        copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
-    elements += copies(layer) * output;
-    if (!overwrites_pre_activations(layer)) elements += inner * pre_activations(layer) * columns;
-  }
-  return Bytes(elements * bytes + block_bytes(layer, bytes, split).remade) +
-         saved_bytes(layer, Recompute::none, precision, split) -
-         saved_bytes(layer, recompute, precision, split);
+  internal_failure("unknown layer kind", std::source_location::current());
 }
 
 Bytes deferred_beside_bytes(const LayerShape& layer, Precision precision, const Split& split) {
@@ -293,7 +308,14 @@ Bytes deferred_beside_bytes(const LayerShape& layer, Precision precision, const 
   const std::int64_t ways = split.matrices ? split.tensor * split.square : 1;
   const std::int64_t columns =
       copies(layer) * per_rank(layer.ffn, ways) + per_rank(layer.shared_ffn, ways);
-  return Bytes(tokens_of(layer.tokens, split).inner * columns * bytes_of(precision));
+  const std::int64_t output = per_rank(layer.hidden, split.square);
+  return Bytes(tokens_of(layer.tokens, split).inner * (columns + output) * bytes_of(precision));
+}
+
+int deferred_gathers(const LayerShape& layer, const Split& split) {
+  if (layer.kind != LayerKind::block || split.tensor == 1 || !split.matrices) return 0;
+  return (layer.attention != AttentionKind::none ? 1 : 0) + (layer.cross_tokens > 0 ? 1 : 0) +
+         (layer.ffn > 0 && layer.experts == 0 ? 1 : 0);
 }
 
 Bytes table_bytes(const LayerShape& layer, const Split& split) {

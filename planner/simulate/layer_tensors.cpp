@@ -42,8 +42,14 @@ class Cutter {
     t.replicas = s_.replicas();
     t.gradients_stay = gradients_stay(s_);
     t.saved = saved(s_.recompute);
-    t.deferred =
-        scaled(deferred_bytes(shape_, s_.recompute, plan_.precision, split_), kept_samples_);
+    t.deferred = scaled(deferred_bytes(shape_, plan_.precision, split_), kept_samples_);
+    if (const int waits = deferred_gathers(shape_, split_); waits > 0) {
+      const Bytes one = scaled(Bytes(shape_.tokens * shape_.hidden * bytes_),
+                               samples_ / s_.cp / (s_.square * s_.square));
+      t.waits.assign(static_cast<std::size_t>(waits), one);
+      t.deferred -= waits * one;
+      t.tensor = s_.outer();
+    }
     t.gradients_in_forward = shape_.kind == LayerKind::head;
     add_work(t);
     const double share = samples_ / (static_cast<double>(s_.tp) * s_.cp);

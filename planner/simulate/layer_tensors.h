@@ -14,7 +14,9 @@ struct LayerTensors {
   std::vector<Bytes> forward_work;   // short-lived
   std::vector<Bytes> backward_work;  // with what enters and leaves, and what recomputation brings
   std::vector<Bytes> weight_work;    // of a backward by weights alone
-  Bytes deferred;                    // kept for a weight gradient that waits
+  Bytes deferred;                    // kept for a weight gradient that waits …
+  std::vector<Bytes> waits;          // … with what lies in the tensor group's memory
+  int tensor = 1;                    // how large that group is
   Bytes gathered;                    // whole weights under ZeRO-3, while the layer works
   Bytes whole_gradient;              // under ZeRO-2 and 3, until it is scattered
   Bytes share;                       // what arrives of it
@@ -24,8 +26,8 @@ struct LayerTensors {
   bool gradients_stay = false;  // from one step to the next
 };
 
-// Sums of states with gradients, saved and deferred are the planner's, to the byte, as long as
-// nothing was measured.
+// Sums of states with gradients, saved and deferred (with what waits) are the planner's, to the
+// byte, as long as nothing was measured.
 LayerTensors layer_tensors(const Plan& plan, int layer, const Strategy& strategy);
 
 }  // namespace braid

@@ -44,11 +44,17 @@ Bytes walked_peak(const Plan& plan, const CostModel& cost, int stage,
       t.states = {memory.weights, memory.optimizer, memory.constants};
       t.gradients = {memory.gradients};
       t.saved = {memory.activations};
-      // The chunk keeps what its blocks look at once.
-      if (looked_at == Bytes()) t.saved.push_back(looked_at = cost.looked_at(type, site));
+      t.deferred = memory.deferred - moments.waits * moments.waiting;
+      t.waits.assign(static_cast<std::size_t>(moments.waits), moments.waiting);
+      t.tensor = strategy.outer();
+      // The chunk keeps what its blocks look at once, and until their last weight gradient.
+      if (looked_at == Bytes()) {
+        looked_at = cost.looked_at(type, site);
+        t.saved.push_back(looked_at);
+        t.deferred += looked_at;
+      }
       (is_head ? t.forward_work : t.backward_work) = {moments.at_work};
       t.weight_work = {moments.by_weight};
-      t.deferred = memory.deferred;
       t.gathered = moments.gathered;
       t.whole_gradient = moments.gradient;
       t.share = moments.share;

@@ -164,11 +164,19 @@ Schedule make_schedule(const PipelineShape& shape) {
   return schedule;
 }
 
+namespace {
+
+bool frees_activations(const Op& op) {
+  return op.kind == OpKind::backward || op.kind == OpKind::backward_input;
+}
+
+}  // namespace
+
 double peak_in_flight(const OpList& list, int chunks) {
   int held = 0, peak = 0;
   for (const Op& op : list) {
     if (op.kind == OpKind::forward) peak = std::max(peak, ++held);
-    if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight) --held;
+    if (frees_activations(op)) --held;
   }
   return static_cast<double>(peak) / chunks;
 }
@@ -178,7 +186,7 @@ Bytes peak_saved(const OpList& list, std::span<const Bytes> per_chunk) {
   for (const Op& op : list) {
     const Bytes one = per_chunk[static_cast<std::size_t>(op.chunk)];
     if (op.kind == OpKind::forward) peak = std::max(peak, held += one);
-    if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight) held -= one;
+    if (frees_activations(op)) held -= one;
   }
   return peak;
 }

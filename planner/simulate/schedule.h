@@ -67,7 +67,7 @@ constexpr bool sends_gradient(const PipelineShape& shape, int stage, int chunk) 
 }
 
 // The most micro-batches of the whole stage whose activations live at once: a forward allocates
-// one `chunks`-th, the backward that no longer needs it (the weight's, where it is split) frees it.
+// one `chunks`-th, a backward (the input's, where it is split) frees it.
 double peak_in_flight(const OpList& list, int chunks);
 // The same in bytes, where a micro-batch keeps `per_chunk` bytes in each chunk: uneven chunks hold
 // more or less than their share.

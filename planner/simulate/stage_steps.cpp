@@ -63,9 +63,9 @@ class StageSteps::Gathered {
     return layers_[forward_ ? place : layers_.size() - 1 - place];
   }
   void gather(std::size_t place) {
-    const int replicas = at(place).replicas;
-    if (at(place).gathered > Bytes())
-      ahead_ = steps_.make_whole(steps_.rooms_[replicas].weights, replicas);
+    if (at(place).gathered == Bytes()) return;
+    Room& room = steps_.rooms_[at(place).replicas];
+    ahead_ = steps_.make_whole(room.weights, room.pool);
   }
   StageSteps& steps_;
   std::span<const LayerTensors> layers_;
@@ -104,19 +104,18 @@ void StageSteps::drop(int& tensor) {
   tensor = kNone;
 }
 
-StageSteps::Whole StageSteps::make_whole(Bytes size, int replicas) {
-  BlockPool& pool = rooms_[replicas].pool;
+StageSteps::Whole StageSteps::make_whole(Bytes size, BlockPool& pool) {
   BlockPool::Block block = pool.find(size);
   if (block == BlockPool::kNone) {
     block = pool.make(size);
     listener_.made(pool.size(block));
   }
   pool.use(block);
-  return {replicas, block};
+  return {&pool, block};
 }
 
 void StageSteps::drop(Whole& whole) {
-  if (whole.block != BlockPool::kNone) rooms_[whole.replicas].pool.give_back(whole.block);
+  if (whole.pool != nullptr) whole.pool->give_back(whole.block);
   whole = {};
 }
 
@@ -161,7 +160,8 @@ void StageSteps::play(const Op& op) {
 
 void StageSteps::begin_gradients(const LayerTensors& layer, Gradients& gradients) {
   if (layer.whole_gradient > Bytes()) {
-    gradients.whole = make_whole(rooms_[layer.replicas].gradients, layer.replicas);
+    Room& room = rooms_[layer.replicas];
+    gradients.whole = make_whole(room.gradients, room.pool);
   } else if (!std::exchange(gradients.exist, true)) {
     gradients.stored = make_all(layer.gradients);
   }
@@ -234,7 +234,10 @@ void StageSteps::backward(const Op& op, bool input_only) {
     drop(gradient);  // the work has it
     Tensors work = make_all(layer.backward_work);
     drop_all(work);
-    if (input_only) deferred_[unit].push_back(make(layer.deferred));
+    if (input_only) {
+      drop_all(kept[place]);
+      deferred_[unit].push_back(defer(layer));
+    }
     gradient = make(layer.input);
     if (!input_only) {
       finish_gradients(op, place);
@@ -246,7 +249,14 @@ void StageSteps::backward(const Op& op, bool input_only) {
     post(gradients_sent_, gradient);
   else
     drop(gradient);
-  if (!input_only) saved_.erase(unit);
+  saved_.erase(unit);
+}
+
+StageSteps::Deferred StageSteps::defer(const LayerTensors& layer) {
+  Deferred deferred{.tensor = make(layer.deferred), .wholes = {}};
+  for (const Bytes size : layer.waits)
+    deferred.wholes.push_back(make_whole(size, tensor_pools_[layer.tensor]));
+  return deferred;
 }
 
 void StageSteps::backward_weight(const Op& op) {
@@ -257,12 +267,12 @@ void StageSteps::backward_weight(const Op& op) {
     begin_gradients(layers[place], gradients_[index(op.chunk)][place]);
     Tensors work = make_all(layers[place].weight_work);
     drop_all(work);
-    drop(deferred_[unit][i]);
+    Deferred& deferred = deferred_[unit][i];
+    drop(deferred.tensor);
+    for (Whole& whole : deferred.wholes) drop(whole);
     finish_gradients(op, place);
-    drop_all(saved_[unit][place]);
   }
   deferred_.erase(unit);
-  saved_.erase(unit);
 }
 
 void StageSteps::update() {

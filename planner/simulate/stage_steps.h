@@ -38,7 +38,7 @@ class StageSteps {
   // A whole that its group gathers or sums up, in the group's own memory (comm::Group::allocate):
   // a block is made once and stays.
   struct Whole {
-    int replicas = 0;
+    BlockPool* pool = nullptr;
     BlockPool::Block block = BlockPool::kNone;
   };
 
@@ -52,11 +52,17 @@ class StageSteps {
     int arriving = kNone;
   };
 
+  // What waits between the halves of a layer's backward.
+  struct Deferred {
+    int tensor = kNone;
+    std::vector<Whole> wholes;
+  };
+
   class Gathered;
 
   int make(Bytes size) { return size > Bytes() ? listener_.made(size) : kNone; }
   void drop(int& tensor);
-  Whole make_whole(Bytes size, int replicas);
+  Whole make_whole(Bytes size, BlockPool& pool);
   void drop(Whole& whole);
   Tensors make_all(std::span<const Bytes> sizes);
   void drop_all(Tensors& tensors);
@@ -66,6 +72,7 @@ class StageSteps {
   void forward(const Op& op);
   void backward(const Op& op, bool input_only);
   void backward_weight(const Op& op);
+  Deferred defer(const LayerTensors& layer);
   // The micro-batch's weight gradients: room for them, and their way to the shares.
   void begin_gradients(const LayerTensors& layer, Gradients& gradients);
   void end_gradients(const LayerTensors& layer, Gradients& gradients);
@@ -83,9 +90,10 @@ class StageSteps {
     Bytes weights, gradients;
   };
   std::map<int, Room> rooms_;                      // by how many replicas there are
+  std::map<int, BlockPool> tensor_pools_;          // by how many ranks a tensor group has
   std::vector<std::vector<Gradients>> gradients_;  // as chunks_
   std::map<Unit, std::vector<Tensors>> saved_;
-  std::map<Unit, Tensors> deferred_;
+  std::map<Unit, std::vector<Deferred>> deferred_;  // the last layer first
   std::deque<int> activations_sent_, gradients_sent_;
 };
 

@@ -226,10 +226,11 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
       arriving.wait(), parameters.weight(out_), Direction::outward, site_);
   const SeenAgain seen(site_, 1, work);
   if (seen.early()) seen.start(norm_.seen(saved, slot(Slot::normed), parameters));
-  work.later([this, &parameters, dropped, out_dy = out_operand, out = attended.out] {
+  const at::Tensor out_rows = s.attention_out_bias ? work.rows(dropped, out_operand) : at::Tensor();
+  work.later([this, &parameters, out_rows, out_dy = out_operand, out = attended.out] {
     parallel::add_weight_gradient(parameters.gradient_sum(out_), out_dy, flat(outward(out)),
                                   Direction::outward, site_);
-    if (site_.shape.attention_out_bias) ops::add_rows(parameters.gradient_sum(out_bias_), dropped);
+    if (out_rows.defined()) ops::add_rows(parameters.gradient_sum(out_bias_), out_rows);
   });
   out_operand.reset();
 
@@ -253,7 +254,7 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
       const ops::NormGradients made =
           ops::rms_norm_backward(dx, saved.at(slot(raw)), saved.at(slot(statistics)), weight);
       dx = made.dx;
-      work.later([&parameters, id, rows = made.rows] {
+      work.later([&parameters, id, rows = work.rows(made.rows)] {
         ops::add_rows(parameters.gradient_sum(id), rows);
       });
     };
@@ -275,9 +276,9 @@ at::Tensor Attention::backward(const at::Tensor& dresult, const parallel::Feed& 
   }
   work.run_beside();
   const auto [dx, made] = norm_.backward(sum.wait(), saved, parameters, work, dy, seen.early());
+  const at::Tensor bias_rows = s.qkv_bias ? work.rows(dqkv_rows, qkv_operand) : at::Tensor();
   work.later(
-      [this, &parameters, bias_rows = s.qkv_bias ? dqkv_rows : at::Tensor(), qkv_dy = qkv_operand,
-       seen] {
+      [this, &parameters, bias_rows, qkv_dy = qkv_operand, seen] {
         parallel::add_weight_gradient(parameters.fused_gradient_sum(qkv_, 3), qkv_dy, seen.wait(),
                                       Direction::inward, site_);
         if (bias_rows.defined())

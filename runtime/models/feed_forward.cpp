@@ -111,11 +111,12 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   auto [dpre, activated, dpre_rows] =
       ops::activate_again(s.activation, dactivated, pre, s.ffn_bias && !work.waits());
   dactivated.reset();  // it may share memory with `activated`
+  const at::Tensor down_rows = s.ffn_bias ? work.rows(dropped, down_operand) : at::Tensor();
   work.later(
-      [this, &parameters, dropped, down_dy = down_operand, activated = std::move(activated)] {
+      [this, &parameters, down_rows, down_dy = down_operand, activated = std::move(activated)] {
         parallel::add_weight_gradient(parameters.gradient_sum(down_), down_dy, activated,
                                       Direction::outward, site_);
-        if (site_.shape.ffn_bias) ops::add_rows(parameters.gradient_sum(down_bias_), dropped);
+        if (down_rows.defined()) ops::add_rows(parameters.gradient_sum(down_bias_), down_rows);
       });
   down_operand.reset();
   const at::Tensor up = parameters.fused_weight(up_, inputs());
@@ -130,13 +131,13 @@ at::Tensor FeedForward::backward(const at::Tensor& dresult, const parallel::Feed
   }
   work.run_beside();
   const auto [dx, made] = norm_.backward(sum.wait(), saved, parameters, work, dy, seen.early());
+  const at::Tensor up_rows = s.ffn_bias ? work.rows(dpre_rows, up_operand) : at::Tensor();
   work.later(
-      [this, &parameters, bias_rows = s.ffn_bias ? dpre_rows : at::Tensor(), up_dy = up_operand,
-       seen] {
+      [this, &parameters, up_rows, up_dy = up_operand, seen] {
         parallel::add_weight_gradient(parameters.fused_gradient_sum(up_, inputs()), up_dy,
                                       seen.wait(), Direction::inward, site_);
-        if (bias_rows.defined())
-          ops::add_rows(parameters.fused_gradient_sum(up_bias_, inputs()), bias_rows);
+        if (up_rows.defined())
+          ops::add_rows(parameters.fused_gradient_sum(up_bias_, inputs()), up_rows);
       },
       seen.prepare(seen.early() || made.defined() ? made : saved.at(slot(Slot::normed))));
   return dx;

@@ -54,10 +54,8 @@ at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                           const at::Tensor& residual, const at::Tensor& again) const {
   const ops::NormGradients made =
       gradients(dy, x, statistics, parameters, {.residual = residual, .again = again});
-  // The weights' gradients come out beside dx, in some rows. Where they wait for another pass, they
-  // wait as one.
-  const at::Tensor rows = work.waits() ? ops::sum_of_rows(made.rows) : made.rows;
-  work.later([&parameters, id = weight_, count = num_parameters_, rows] {
+  // The weights' gradients come out beside dx, in some rows.
+  work.later([&parameters, id = weight_, count = num_parameters_, rows = work.rows(made.rows)] {
     ops::add_rows(parameters.fused_gradient_sum(id, count), rows);
   });
   return made.dx;

@@ -147,7 +147,7 @@ void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Te
 
 at::Tensor sum_of_rows(const at::Tensor& rows) {
   if (rows.dim() == 1) return rows;
-  const Sum sum{at::empty({rows.size(-1)}, rows.options()), true};
+  const Sum sum{at::empty({rows.size(-1)}, rows.options().dtype(wide(rows.scalar_type()))), true};
   add_rows(sum, rows);
   return sum.value;
 }

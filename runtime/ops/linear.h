@@ -43,6 +43,6 @@ at::Tensor last_product(at::Tensor& sum, const at::Tensor& left, const at::Tenso
 void add_weight_gradient(const Sum& gradient, const at::Tensor& dy, const at::Tensor& x);
 // sum [width] += rows [.., width] summed over their leading dims: the gradient of a bias.
 void add_rows(const Sum& sum, const at::Tensor& rows);
-at::Tensor sum_of_rows(const at::Tensor& rows);  // [width]
+at::Tensor sum_of_rows(const at::Tensor& rows);  // [width], in fp32 under bf16
 
 }  // namespace braid::ops

@@ -8,6 +8,7 @@
 
 #include "planner/core/error.h"
 #include "runtime/ops/fp8.h"
+#include "runtime/ops/linear.h"
 
 namespace braid::parallel {
 
@@ -46,6 +47,11 @@ std::int64_t Saved::bytes() const {
 void WeightWork::later(std::function<void()> work, std::function<void()> prepare) {
   items_.push_back({std::move(work), std::move(prepare), ops::Fp8Scope::on()});
   if (when_ == When::at_once) run();
+}
+
+at::Tensor WeightWork::rows(const at::Tensor& rows, const at::Tensor& kept) const {
+  const bool stays = kept.defined() && kept.is_alias_of(rows);
+  return waits() && !stays ? ops::sum_of_rows(rows) : rows;
 }
 
 // One item at a time is prepared, so that no more than one holds what it has gathered.

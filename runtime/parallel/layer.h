@@ -42,6 +42,9 @@ class WeightWork {
 
   // Whether it keeps what comes for another pass.
   bool waits() const { return when_ == When::told; }
+  // Rows whose sum is a gradient, for work to come: where that waits, the sum, unless the rows stay
+  // anyhow as what a product has `kept`.
+  at::Tensor rows(const at::Tensor& rows, const at::Tensor& kept = {}) const;
   // `prepare` begins what the work needs from other ranks: ahead of it, beside other work.
   void later(std::function<void()> work, std::function<void()> prepare = {});
   // Called where communication has begun and nothing else can be computed.

@@ -16,39 +16,40 @@ Schedule proven_schedule(const PipelineShape& shape) {
   return schedule;
 }
 
-void play(const OpList& list, StageWork& work) {
-  for (const Op& op : list) switch (op.kind) {
-      case OpKind::forward:
-        work.forward(op.chunk, op.micro_batch);
-        break;
-      case OpKind::backward:
-        work.backward(op.chunk, op.micro_batch);
-        break;
-      case OpKind::backward_input:
-        work.backward_input(op.chunk, op.micro_batch);
-        break;
-      case OpKind::backward_weight:
-        work.backward_weight(op.chunk, op.micro_batch);
-        break;
-      case OpKind::send_activation:
-        work.send_activation(op.chunk, op.micro_batch);
-        break;
-      case OpKind::receive_activation:
-        work.receive_activation(op.chunk, op.micro_batch);
-        break;
-      case OpKind::send_gradient:
-        work.send_gradient(op.chunk, op.micro_batch);
-        break;
-      case OpKind::receive_gradient:
-        work.receive_gradient(op.chunk, op.micro_batch);
-        break;
-      case OpKind::reduce:
-        work.reduce();
-        break;
-      case OpKind::update:
-        work.update();
-        break;
-    }
+namespace {
+
+void play(const Op& op, StageWork& work) {
+  switch (op.kind) {
+    case OpKind::forward:
+      return work.forward(op.chunk, op.micro_batch);
+    case OpKind::backward:
+      return work.backward(op.chunk, op.micro_batch);
+    case OpKind::backward_input:
+      return work.backward_input(op.chunk, op.micro_batch);
+    case OpKind::backward_weight:
+      return work.backward_weight(op.chunk, op.micro_batch);
+    case OpKind::send_activation:
+      return work.send_activation(op.chunk, op.micro_batch);
+    case OpKind::receive_activation:
+      return work.receive_activation(op.chunk, op.micro_batch);
+    case OpKind::send_gradient:
+      return work.send_gradient(op.chunk, op.micro_batch);
+    case OpKind::receive_gradient:
+      return work.receive_gradient(op.chunk, op.micro_batch);
+    case OpKind::reduce:
+      return work.reduce();
+    case OpKind::update:
+      return work.update();
+  }
+}
+
+}  // namespace
+
+void play(const OpList& list, StageWork& work, const Watch& watch) {
+  for (const Op& op : list) {
+    play(op, work);
+    if (watch) watch(op);
+  }
 }
 
 }  // namespace braid::parallel

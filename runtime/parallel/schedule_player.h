@@ -1,6 +1,8 @@
 #pragma once
 // Plays a stage's list of operations: the same list that the simulator plays on a clock.
 
+#include <functional>
+
 #include "planner/simulate/schedule.h"
 
 namespace braid::parallel {
@@ -23,6 +25,7 @@ class StageWork {
 // The schedule of a shape, proven complete and free of deadlock.
 Schedule proven_schedule(const PipelineShape& shape);
 
-void play(const OpList& list, StageWork& work);
+using Watch = std::function<void(const Op&)>;  // told of each operation when it is done
+void play(const OpList& list, StageWork& work, const Watch& watch = {});
 
 }  // namespace braid::parallel

@@ -236,6 +236,7 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
         if (i == 0) beside.run();
       } else {
         gradient = layer.backward(gradient, feed, flight.saved[i], flight.work[i]);
+        flight.saved[i] = {};  // the work that waits keeps what it needs
       }
       layer.parameters().release_weights();
     }
@@ -245,13 +246,13 @@ void Stage::run_backward(int chunk_index, int micro_batch, bool weights_too) {
     gradient = (*steps[i].leave)(gradient);
     if (steps[i].side_leave) side.gradient = (*steps[i].side_leave)(side.gradient);
   }
+  saved_ -= std::exchange(flight.bytes, 0);
   gradients.side = std::move(side.gradient);
   const Key onward{lone() ? chunk_index - 1 : chunk_index, micro_batch};
   if (gradient.defined()) gradients_[onward] = std::move(gradients);
 }
 
 void Stage::land(const Key& key) {
-  saved_ -= flights_.at(key).bytes;
   flights_.erase(key);
   ++chunks_[static_cast<std::size_t>(key.first)].landed;
 }
@@ -273,7 +274,6 @@ void Stage::backward_weight(int chunk_index, int micro_batch) {
     layer.parameters().begin_gradients();
     flight.work[i].run();
     finish_gradients(chunk, i);
-    flight.saved[i] = {};
   }
   land(key);
 }

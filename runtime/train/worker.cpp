@@ -141,7 +141,7 @@ std::string Worker::why_launches_differ() const {
 }
 
 void Worker::play() {
-  parallel::play(list_, *stage_);
+  parallel::play(list_, *stage_, options_.watch);
   stage_->finish_step();
 }
 

@@ -25,6 +25,7 @@ struct WorkerOptions {
   double clip = 1.0;  // of the gradient's norm; 0: none
   models::ModelOptions model;
   std::function<void()> before_update = {};  // gradients are complete and not yet used
+  parallel::Watch watch = {};
   bool capture = true;  // on a GPU: the steady step as one launch, where that can be
 };
 

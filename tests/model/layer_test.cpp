@@ -284,8 +284,7 @@ TEST(LargestMatrix, IsTheWidestProductOfABlockAndTheRowsOfAHead) {
 
 // One token of 32 ahead of the matrix, and the gradient of 16 behind it.
 TEST(DeferredBytes, OfAMerge) {
-  for (const Recompute recompute : {Recompute::none, Recompute::full})
-    EXPECT_EQ(deferred_bytes(kMerge, recompute, Precision::bf16).value(), (32 + 16) * 2);
+  EXPECT_EQ(deferred_bytes(kMerge, Precision::bf16).value(), (32 + 16) * 2);
 }
 
 constexpr MemoryCase kTransientCases[] = {

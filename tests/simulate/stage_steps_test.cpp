@@ -100,13 +100,25 @@ TEST(StageSteps, AMessageStaysUntilAsManyHaveFollowedAsThereAreStages) {
   EXPECT_EQ(peak(shape, 0, {{t}}), 100'000 + 5 * 1'000 + 10'000 + 2 * 10 + 100);
 }
 
-TEST(StageSteps, ZeroBubbleKeepsWhatWaitsBesideWhatWasSaved) {
+TEST(StageSteps, ZeroBubbleKeepsWhatWaitsInThePlaceOfWhatWasSaved) {
   const PipelineShape shape{.schedule = ScheduleKind::zero_bubble, .stages = 2, .micro_batches = 4};
   LayerTensors t = layer();
   t.deferred = Bytes(500);
   t.weight_work = {Bytes(30)};
-  // The last stage: two micro-batches are saved and wait, one is at its weights; two messages.
-  EXPECT_EQ(peak(shape, 1, {{t}}), 100'000 + 10'000 + 2 * 1'000 + 2 * 500 + 2 * 10 + 30);
+  // The last stage: one micro-batch waits while the next goes backward by input; two messages.
+  EXPECT_EQ(peak(shape, 1, {{t}}), 100'000 + 10'000 + 1'000 + 500 + 100 + 2 * 10);
+  // Where that is more than was saved: two wait when the first is at its weights.
+  t.deferred = Bytes(5'000);
+  EXPECT_EQ(peak(shape, 1, {{t}}), 100'000 + 10'000 + 2 * 5'000 + 30 + 2 * 10);
+}
+
+TEST(StageSteps, WhatATensorGroupGatheredForWeightsThatWaitStaysItsOwn) {
+  const PipelineShape shape{.schedule = ScheduleKind::zero_bubble, .stages = 2, .micro_batches = 4};
+  LayerTensors t = layer();
+  t.deferred = Bytes(500);
+  t.waits = {Bytes(200), Bytes(200)};
+  // One micro-batch waits, and the group has room for two.
+  EXPECT_EQ(peak(shape, 1, {{t}}), 100'000 + 10'000 + 1'000 + 500 + 4 * 200 + 100 + 2 * 10);
 }
 
 TEST(StageSteps, AHeadMakesItsGradientsInForward) {
