@@ -131,7 +131,7 @@ std::string comparison_markdown(const Comparison& comparison) {
     for (std::size_t i = 0; i < cells.size(); ++i) text += i == 1 || i == 2 ? "|---" : "|---:";
     text += "|\n";
   }
-  text += "\n";
+  text += '\n';
   for (const auto& [about, finding] : findings(comparison))
     text += fmt::format("- {}: {}\n", about, finding);
   return text;

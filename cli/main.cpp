@@ -35,9 +35,9 @@ int report(const Mistake& mistake) {
 }
 
 // The verb that was chosen, however deep ("import galvatron").
-const CLI::App& chosen(const CLI::App& app) {
-  const auto verbs = app.get_subcommands();
-  return verbs.empty() ? app : chosen(*verbs.front());
+const CLI::App* chosen(const CLI::App* app) {
+  const auto verbs = app->get_subcommands();
+  return verbs.empty() ? app : chosen(verbs.front());
 }
 
 std::string full_name(const CLI::App& app) {
@@ -82,7 +82,7 @@ Mistake missing(const std::string& name, const CLI::App& verb, const std::string
 
 // What CLI11 objects to, in our words. Its messages begin with the option's name.
 Mistake mistake_of(const CLI::ParseError& error, const CLI::App& app) {
-  const CLI::App& verb = chosen(app);
+  const CLI::App& verb = *chosen(&app);
   const std::string help = fmt::format("'{} --help' shows what it takes", full_name(verb));
   const std::string message = error.what();
   const std::string name = message.substr(0, message.find_first_of(" :"));

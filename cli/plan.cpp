@@ -58,7 +58,7 @@ class ProgressLine {
   }
 
   void show(const SearchProgress& progress) {
-    const std::lock_guard lock(mutex_);  // searches report from several threads
+    const std::scoped_lock lock(mutex_);  // searches report from several threads
     const auto now = Clock::now();
     const auto pause = shown_ && terminal_ ? std::chrono::milliseconds(100) : quiet();
     if (now - last_ < pause) return;

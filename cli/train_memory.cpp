@@ -82,6 +82,7 @@ std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages,
                         const RenderOptions& look) {
   if (!is_priced(plan)) return "The plan predicts no memory.\n";
   std::vector<Row> rows;
+  rows.reserve(stages.size());
   for (std::size_t stage = 0; stage < stages.size(); ++stage)
     rows.push_back(row_of(plan, stages[stage], stage));
   const bool counted =

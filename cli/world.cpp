@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -105,7 +106,8 @@ void use_many_queues() {
 
 int processes_here(const comm::Launch& launch) {
   const auto local = comm::process_environment("OMPI_COMM_WORLD_LOCAL_SIZE");
-  const int count = local ? std::atoi(local->c_str()) : 0;
+  int count = 0;
+  if (local) std::from_chars(local->data(), local->data() + local->size(), count);
   return count > 0 ? count : launch.size;
 }
 

@@ -26,7 +26,7 @@ void parallel_for(std::size_t count, int threads, Work work) {
       try {
         work(i);
       } catch (...) {
-        const std::lock_guard lock(failure_mutex);
+        const std::scoped_lock lock(failure_mutex);
         if (!failure) failure = std::current_exception();
         next = count;
       }

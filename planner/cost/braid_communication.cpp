@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numbers>
 
 #include "planner/cost/braid_work.h"
 
@@ -60,7 +61,8 @@ double BraidModel::waiting(int ranks, double compute, double meetings) const {
   // The expected maximum of as many normal deviations, of the size that repetitions of a
   // measurement had.
   constexpr double kMost = 0.3;  // beyond, it is no jitter that one could plan with
-  constexpr double kMaxima[] = {0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344};  // of 1, 2, 4, …
+  constexpr double kMaxima[] = {0,    std::numbers::inv_sqrtpi, 1.029, 1.424, 1.766, 2.070,
+                                2.344};  // of 1, 2, 4, …
   const auto power = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks)) - 1);
   const double deviation = std::min(kMost, profile_->noise->deviation());
   return compute * deviation * kMaxima[std::min(power, std::size(kMaxima) - 1)];

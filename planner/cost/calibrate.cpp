@@ -24,6 +24,7 @@ constexpr double kLeastShare = 0.01;  // of a step, for a term to tell something
 constexpr double kLeastFactor = 0.1;
 constexpr double kFarthest = 2;  // or its inverse: beyond, a term holds more than its own work
 constexpr int kRounds = 8;
+constexpr int kMostHalves = 5;
 constexpr int kSweeps = 200;
 
 // Six factors, and the overhead in units of a typical step.
@@ -156,7 +157,8 @@ Correction calibrate(const std::vector<CalibrationCase>& cases) {
     // The longest path of a pipeline may change on the way: a step that overshoots is halved.
     const Unknowns target = improved(linearised(cases, x, typical, priors), x, priors);
     bool moved = false;
-    for (double share = 1; share > 0.05 && !moved; share /= 2) {
+    double share = 1;
+    for (int halves = 0; halves < kMostHalves && !moved; ++halves, share /= 2) {
       Unknowns next = x;
       for (std::size_t i = 0; i < kUnknowns; ++i)
         next[i] = std::max(priors[i].least, x[i] + share * (target[i] - x[i]));

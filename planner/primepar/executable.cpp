@@ -149,6 +149,7 @@ std::vector<Partition> partitions_of(const Strategy& strategy, MeshOrder order, 
   const LayerGraph graph = layer_graph({});
   const Splitter split(strategy, order, residual, micro_batch);
   std::vector<Partition> partitions;
+  partitions.reserve(graph.operators.size());
   for (std::size_t op = 0; op < graph.operators.size(); ++op)
     partitions.push_back(split(place_of(op, graph.operators[op])));
   return partitions;

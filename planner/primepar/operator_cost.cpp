@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 
-const Cluster& checked(const Cluster& cluster) {
+Cluster checked(const Cluster& cluster) {
   if (const auto fault = PrimeparMachine::fault(cluster, cluster.num_devices()))
     throw Error(*fault);
   return cluster;

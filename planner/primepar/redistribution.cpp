@@ -105,7 +105,8 @@ PortStates Redistribution::states_of(const Operator& op, Port port,
   PortStates result;
   result.kinds = ids;
   std::ranges::sort(result.kinds);
-  result.kinds.erase(std::unique(result.kinds.begin(), result.kinds.end()), result.kinds.end());
+  const auto repeated = std::ranges::unique(result.kinds);
+  result.kinds.erase(repeated.begin(), repeated.end());
   result.of_state.reserve(ids.size());
   for (const int id : ids)
     result.of_state.push_back(static_cast<std::uint32_t>(

@@ -76,7 +76,8 @@ PrimeparSpace::PrimeparSpace(const PrimeparTask& task, const PrimeparMachine& ma
       for (Partition& p : states)
         if (Partition other = with_sample_rows(p); divides(other, op, task_)) p = std::move(other);
     std::ranges::sort(states);
-    states.erase(std::unique(states.begin(), states.end()), states.end());
+    const auto repeated = std::ranges::unique(states);
+    states.erase(repeated.begin(), repeated.end());
     std::erase_if(states, [&](const Partition& p) { return !divides(p, op, task_); });
     if (states.empty())
       throw Error(

@@ -5,15 +5,13 @@
 namespace braid {
 
 bool DominanceSweep::Staircase::covers(double ramp, std::int64_t memory) const {
-  const auto above = std::upper_bound(steps_.begin(), steps_.end(), ramp,
-                                      [](double r, const auto& step) { return r < step.first; });
+  const auto above = std::ranges::upper_bound(steps_, ramp, {}, &Step::first);
   return above != steps_.begin() && std::prev(above)->second <= memory;
 }
 
 void DominanceSweep::Staircase::insert(double ramp, std::int64_t memory) {
   if (covers(ramp, memory)) return;
-  auto at = std::lower_bound(steps_.begin(), steps_.end(), ramp,
-                             [](const auto& step, double r) { return step.first < r; });
+  auto at = std::ranges::lower_bound(steps_, ramp, {}, &Step::first);
   auto end = at;
   while (end != steps_.end() && end->second >= memory) ++end;
   at = steps_.erase(at, end);

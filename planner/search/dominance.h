@@ -33,7 +33,8 @@ class DominanceSweep {
     void insert(double ramp, std::int64_t memory);
 
    private:
-    std::vector<std::pair<double, std::int64_t>> steps_;  // ramp ascending, memory descending
+    using Step = std::pair<double, std::int64_t>;
+    std::vector<Step> steps_;  // ramp ascending, memory descending
   };
   // Kept points of one layout and workspace as another layout sees them: those whose load, with the
   // change of layout, the sweep has reached.

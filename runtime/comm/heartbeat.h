@@ -19,7 +19,7 @@ class Heartbeat {
       : longest_(longest), silent_(std::move(silent)), thread_([this] { listen(); }) {}
   ~Heartbeat() {
     {
-      const std::lock_guard lock(mutex_);
+      const std::scoped_lock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();

@@ -98,7 +98,7 @@ class Watchdog {
         thread_([this] { run(); }) {}
   ~Watchdog() {
     {
-      const std::lock_guard lock(mutex_);
+      const std::scoped_lock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
@@ -109,21 +109,21 @@ class Watchdog {
 
   // From here on the operation has the timeout to end; `launched` says by which event it is seen.
   Ticket begin(Waiting waiting) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     log_.begin(waiting.channel, waiting.operation);
     return under_way_.insert(under_way_.end(), {std::move(waiting), Clock::now(), {}});
   }
   void launched(Ticket ticket, const Flight& flight) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     ticket->flight = flight;
   }
 
   void add(ncclComm_t comm) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     comms_.insert(comm);
   }
   void remove(ncclComm_t comm) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     comms_.erase(comm);
   }
 
@@ -171,7 +171,8 @@ class Watchdog {
                                 cudaGetErrorString(status), describe(watched->waiting.operation)),
                     lock);
       }
-      if (now - watched->begun > timeout_) report(watched->waiting, lock);
+      // A copy, since it may be gone as soon as others have the lock.
+      if (now - watched->begun > timeout_) report(Waiting(watched->waiting), lock);
       ++watched;
     }
   }
@@ -229,14 +230,13 @@ class Watchdog {
   [[noreturn]] void report(const Waiting& waiting, std::unique_lock<std::mutex>& lock) {
     note_device();
     const std::string text = log_.to_text();
-    const Waiting copy = waiting;
     lock.unlock();
     try {
       store_->set(log_key(launch_.rank), to_bytes(text));
     } catch (const std::exception& error) {
       fmt::print(stderr, "rank {}: {}\n", launch_.rank, error.what());
     }
-    const CommError error(diagnosis(copy, ask(copy.members), timeout_));
+    const CommError error(diagnosis(waiting, ask(waiting.members), timeout_));
     lock.lock();
     end_process(fmt::format("braid: {}\n", error.what()), lock);
   }

@@ -56,7 +56,7 @@ World::World(int ranks, std::chrono::milliseconds timeout)
 std::shared_ptr<Meeting> World::come(Hub& hub, Hub::Key key, std::size_t place,
                                      Contribution brings) {
   auto brought = std::make_unique<Contribution>(std::move(brings));
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   std::shared_ptr<Meeting>& open = hub.open[key];
   if (open == nullptr) {
     std::vector<int> ranks = hub.ranks;
@@ -110,7 +110,7 @@ void World::await(Meeting& meeting, std::size_t place) {
 
 std::shared_ptr<Hub> World::join(Hub& parent, const std::vector<int>& members, std::int64_t nth,
                                  std::string_view name) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   const auto key = std::pair(members, nth);
   Hub::Joining& joining = parent.subgroups[key];
   if (joining.hub == nullptr) {
@@ -126,7 +126,7 @@ std::shared_ptr<Hub> World::join(Hub& parent, const std::vector<int>& members, s
 }
 
 void World::fail(int rank, std::exception_ptr cause, const std::string& why) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   left_[static_cast<std::size_t>(rank)] = true;
   if (!failure_) {
     failure_ = fmt::format("rank {} has failed: {}", rank, why);
@@ -136,7 +136,7 @@ void World::fail(int rank, std::exception_ptr cause, const std::string& why) {
 }
 
 void World::leave(int rank) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   left_[static_cast<std::size_t>(rank)] = true;
   wake_all();
 }

@@ -181,6 +181,7 @@ std::vector<std::string> gather_texts(const std::string& mine, comm::Group& worl
   std::memcpy(text.data_ptr(), mine.data(), mine.size());
   const at::Tensor all = parallel::all_gather(text.to(device), world, "texts").to(at::kCPU);
   std::vector<std::string> texts;
+  texts.reserve(static_cast<std::size_t>(world.size()));
   const auto* first = static_cast<const char*>(all.data_ptr());
   for (std::int64_t rank = 0; rank < world.size(); ++rank)
     texts.emplace_back(first + rank * words * kWord);

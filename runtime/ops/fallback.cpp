@@ -23,7 +23,7 @@ Notes& notes() {
 
 void note_fallback(const std::string& operation, const std::string& reason) {
   Notes& all = notes();
-  const std::lock_guard lock(all.mutex);
+  const std::scoped_lock lock(all.mutex);
   const std::string line = operation + ": " + reason;
   if (!all.told.insert(line).second) return;
   if (all.listener) {
@@ -35,7 +35,7 @@ void note_fallback(const std::string& operation, const std::string& reason) {
 
 FallbackListener on_fallback(FallbackListener listener) {
   Notes& all = notes();
-  const std::lock_guard lock(all.mutex);
+  const std::scoped_lock lock(all.mutex);
   return std::exchange(all.listener, std::move(listener));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 at::Tensor numbers(std::vector<std::int64_t>& values) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
-  std::copy(values.begin(), values.end(), tensor.data_ptr<std::int64_t>());
+  std::ranges::copy(values, tensor.data_ptr<std::int64_t>());
   return tensor;
 }
 

@@ -206,7 +206,7 @@ at::Tensor Redistribution::operator()(const at::Tensor& x) const {
     });
 
   std::vector<std::int64_t> shape = x.sizes().vec();
-  std::copy(held_.begin(), held_.end(), shape.begin());
+  std::ranges::copy(held_, shape.begin());
   at::Tensor result = at::zeros(shape, x.options());
   handle.wait();
   // Summands are added in the order of ranks, this rank's own at its place.

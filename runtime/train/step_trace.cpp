@@ -30,7 +30,7 @@ std::vector<std::vector<double>> gather_numbers(const std::vector<double>& mine,
   std::vector<std::vector<double>> all(static_cast<std::size_t>(world.size()));
   if (longest == 0) return all;
   at::Tensor padded = at::zeros({longest}, at::kDouble);
-  std::copy(mine.begin(), mine.end(), padded.data_ptr<double>());
+  std::ranges::copy(mine, padded.data_ptr<double>());
   const at::Tensor numbers = parallel::all_gather(padded.to(device), world, name).to(at::kCPU);
   const auto* number = numbers.data_ptr<double>();
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -47,7 +47,7 @@ SendTimes gather_sends(const StepRecord& step, at::Device device, comm::Group& w
   std::vector<double> mine;
   for (const CommSpan& span : step.comm) {
     if (span.role != parallel::Role::sends) continue;
-    const auto message = std::find(kMessages.begin(), kMessages.end(), span.operation);
+    const auto message = std::ranges::find(kMessages, span.operation);
     mine.push_back(span.peer);
     mine.push_back(static_cast<double>(message - kMessages.begin()));
     mine.push_back(span.time.begin.value());

@@ -40,7 +40,7 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(Group&)>&
         try {
           rank_main(world);
         } catch (const CommError& error) {
-          const std::lock_guard lock(mutex);
+          const std::scoped_lock lock(mutex);
           errors.emplace_back(error.what());
         }
       },
@@ -206,7 +206,7 @@ TEST(Failures, TheCauseIsRethrownAndTheOthersHearOfItAtOnce) {
     try {
       sum(world, 1, "loss");
     } catch (const CommError& error) {
-      const std::lock_guard lock(mutex);
+      const std::scoped_lock lock(mutex);
       echoes.emplace_back(error.what());
     }
     // Later operations fail too, where the rank that is gone is no member.

@@ -80,7 +80,7 @@ TEST(Bench, AllRanksRepeatEquallyOften) {
                 {.warm_up = 1, .least_repetitions = 2, .most_repetitions = 9, .enough_seconds = 1});
     int mine = 0;
     bench.run("key", [&] { return std::vector<double>{bench.time([&] { ++mine; })}; });
-    const std::lock_guard lock(mutex);
+    const std::scoped_lock lock(mutex);
     calls.push_back(mine);
   });
   EXPECT_EQ(calls, std::vector<int>(3, 10));  // a warm-up and the most: all are short

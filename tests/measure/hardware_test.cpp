@@ -51,7 +51,7 @@ Outcome measure(int ranks, const std::filesystem::path& journal_file, BenchOptio
     const auto before = static_cast<int>(journal.size());
     Bench bench(world, kCpu, std::move(journal), mine);
     Profile profile = measure_hardware(bench, kTiny);
-    const std::lock_guard lock(mutex);
+    const std::scoped_lock lock(mutex);
     outcome.profiles.push_back(std::move(profile));
     if (world.rank() == 0) {
       outcome.anew = static_cast<int>(bench.journal().size()) - before;

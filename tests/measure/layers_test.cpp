@@ -62,7 +62,7 @@ Outcome measure(const Model& model, const ModelOptions& options, const Journal& 
     profile.name = "test";
     profile.cluster = tiny_cluster(kRanks);
     const ModelCost cost = measure_model(bench, profile, model, options);
-    const std::lock_guard lock(mutex);
+    const std::scoped_lock lock(mutex);
     outcome.profiles.push_back(std::move(profile));
     if (world.rank() > 0) return;
     outcome.cost = cost;

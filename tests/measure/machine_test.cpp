@@ -22,7 +22,7 @@ std::vector<std::vector<Fact>> facts_by_rank(int ranks) {
   std::vector<std::vector<Fact>> all;
   comm::run_in_process(ranks, [&](comm::Group& world) {
     auto facts = facts_of(world, kCpu, comm::BackendKind::in_process);
-    const std::lock_guard lock(mutex);
+    const std::scoped_lock lock(mutex);
     all.push_back(std::move(facts));
   });
   return all;

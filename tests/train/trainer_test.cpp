@@ -58,7 +58,7 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(comm::Gro
         try {
           rank_main(world);
         } catch (const Error& error) {
-          const std::lock_guard lock(mutex);
+          const std::scoped_lock lock(mutex);
           errors.push_back(error.mistake().what);
         }
       },
@@ -110,7 +110,7 @@ TEST(Trainer, LearnsAndEveryRankReportsTheSame) {
   std::vector<TrainReport> reports;
   comm::run_in_process(2, [&](comm::Group& world) {
     TrainReport report = train(plan, world, options);
-    const std::lock_guard lock(mutex);
+    const std::scoped_lock lock(mutex);
     reports.push_back(std::move(report));
   });
   ASSERT_THAT(reports, SizeIs(2));
@@ -244,7 +244,7 @@ TEST(Trainer, ARankThatDiesEndsTheOthersAndIsNamedByThem) {
           try {
             train(plan, world, options);
           } catch (const Error& error) {
-            const std::lock_guard lock(mutex);
+            const std::scoped_lock lock(mutex);
             errors.insert(fmt::format("{}: {}", world.rank(), error.mistake().what));
             throw;
           }

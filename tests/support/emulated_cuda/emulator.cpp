@@ -129,7 +129,7 @@ std::uint64_t emulated_shuffle(std::uint64_t bits, int mask) {
 
 void emulated_launch(dim3 grid, dim3 block, const std::function<void()>& thread) {
   static std::mutex one_launch;  // ranks may be threads
-  const std::lock_guard lock(one_launch);
+  const std::scoped_lock lock(one_launch);
   body = &thread;
   gridDim = grid;
   blockDim = block;
