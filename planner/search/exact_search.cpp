@@ -217,7 +217,7 @@ class Explorer {
           solved.finalists.push_back(finalist_of(context_, *view, solution));
       }
     }
-    if (work_ > kAllWork) return solved;
+    if (load_decides(built.problem) || work_ > kAllWork) return solved;
     const auto exact = search_pipeline(built.problem, {limit, alone ? kMostPoints : kStagePoints,
                                                        alone ? kAloneWork : kStageWork});
     solved.work += exact.work;

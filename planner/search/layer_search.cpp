@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "planner/search/dominance.h"
 
@@ -213,8 +215,8 @@ class SegmentSearch {
     const LayerMenu& menu = *problem_.layers[layer];
     const Transitions& transitions = *problem_.transitions;
     candidates_.clear();
-    const auto add = [&](const Node* from, int parent) {
-      for (std::size_t o = 0; o < menu.options.size(); ++o) {
+    const auto add = [&](const Node* from, int parent, std::span<const std::size_t> options) {
+      for (const std::size_t o : options) {
         const LayerOption& option = menu.options[o];
         Node node{option.ramp,   option.load,         option.memory, option.workspace,
                   option.layout, static_cast<int>(o), parent};
@@ -227,11 +229,39 @@ class SegmentSearch {
         if (useful(node, layer)) candidates_.push_back(node);
       }
     };
-    if (layer == 0) add(nullptr, -1);
+    std::vector<std::size_t> all(menu.options.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    if (layer == 0) add(nullptr, -1, all);
+    if (std::exchange(compared_, &menu) != &menu)
+      unbeaten_.assign(static_cast<std::size_t>(transitions.layouts()), {});
+    // Many nodes are worth comparing options beforehand.
+    const bool many = frontier_.size() > unbeaten_.size() * 64;
     for (const int parent : frontier_) {
       const Node from = arena_[static_cast<std::size_t>(parent)];
-      add(&from, parent);
+      std::vector<std::size_t>& unbeaten = unbeaten_[static_cast<std::size_t>(from.layout)];
+      if (many && unbeaten.empty()) unbeaten = unbeaten_behind(from.layout, menu);
+      add(&from, parent, many ? unbeaten : all);
     }
+  }
+
+  // The options that, behind a node of this layout, no other beats: whatever the node, the other
+  // would cover it.
+  std::vector<std::size_t> unbeaten_behind(int from, const LayerMenu& menu) const {
+    const Transitions& t = *problem_.transitions;
+    const auto beats = [&](const LayerOption& a, const LayerOption& b) {
+      if (a.memory > b.memory || a.workspace > b.workspace) return false;
+      // By more than sums that are rounded differently could hide.
+      const double load = b.load + t.load(from, b.layout);
+      return a.load + t.load(from, a.layout) + t.load(a.layout, b.layout) < load * (1 - 1e-12) &&
+             (problem_.load_alone || a.ramp + t.ramp(from, a.layout) + t.ramp(a.layout, b.layout) <=
+                                         b.ramp + t.ramp(from, b.layout));
+    };
+    std::vector<std::size_t> kept;
+    for (std::size_t o = 0; o < menu.options.size(); ++o)
+      if (std::ranges::none_of(menu.options,
+                               [&](const LayerOption& a) { return beats(a, menu.options[o]); }))
+        kept.push_back(o);
+    return kept;
   }
 
   // Moves the candidates that no other covers into the frontier; false where there were too many.
@@ -285,6 +315,8 @@ class SegmentSearch {
   std::vector<Rest> rest_;
   double limit_ = 0;
   std::vector<Node> arena_, candidates_;
+  const LayerMenu* compared_ = nullptr;             // whose options …
+  std::vector<std::vector<std::size_t>> unbeaten_;  // … are compared, by the layout ahead of them
   std::vector<int> frontier_;
 };
 

@@ -413,6 +413,17 @@ std::vector<PipelineProblem> relaxations(const PipelineProblem& problem) {
           with_weighted_load(problem, 0.5)};
 }
 
+bool load_decides(const PipelineProblem& problem) {
+  if (problem.stages.size() > 1) return false;
+  bool has_ramp = problem.stages.front().ramp != 0;
+  StageMenus stage = problem.stages.front();
+  rewrite(stage, [&](double ramp, double load) {
+    has_ramp |= ramp != 0;
+    return std::pair(ramp, load);
+  });
+  return !has_ramp;
+}
+
 std::optional<double> bound_below(const PipelineProblem& relaxed_problem, double limit) {
   const auto bound =
       Solver(relaxed_problem, {.time = limit}, nullptr, Solver::Depth::bounds).run().solution;

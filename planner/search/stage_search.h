@@ -70,6 +70,8 @@ std::optional<PipelineSolution> quick_pipeline(const PipelineProblem& problem);
 // stages: every ramp lowered to one proportion of its load, close where that hardly varies. One
 // stage: ramp alone, load alone and their mean, of which the time is the larger.
 std::vector<PipelineProblem> relaxations(const PipelineProblem& problem);
+// Whether the relaxation is the problem itself: one stage, and nothing in it has a ramp.
+bool load_decides(const PipelineProblem& problem);
 // A lower bound of a relaxed problem, by the best cuts for bounds of its stages; none where it
 // reaches the limit.
 std::optional<double> bound_below(const PipelineProblem& relaxed_problem, double limit);
