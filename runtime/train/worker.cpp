@@ -134,6 +134,7 @@ std::string Worker::why_launches_differ() const {
   if (samples_.ignores_labels || samples_.length)
     return "how many tokens count differs from step to step";
   if (options_.before_update) return "gradients are looked at before they are used";
+  if (options_.watch) return "somebody watches each operation";
   if (options_.numerics.compute == at::kDouble) return "the host takes part in updates in fp64";
   for (const LayerType& type : plan_.model.types)
     if (type.shape.experts > 0) return "where tokens go decides how many an expert gets";
