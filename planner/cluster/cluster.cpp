@@ -28,7 +28,13 @@ int Cluster::node_width() const {
   return width;
 }
 
-bool Cluster::uniform() const { return groups.size() == 1; }
+bool Cluster::uniform() const {
+  const NodeGroup& first = groups.front();
+  return std::ranges::all_of(groups, [&](const NodeGroup& g) {
+    return g.device_type == first.device_type && g.devices == first.devices &&
+           g.inside.bandwidth == first.inside.bandwidth && g.inside.latency == first.inside.latency;
+  });
+}
 
 Cluster shrink(const Cluster& cluster, int devices) {
   const auto fail = [&](std::string fix) {

@@ -59,7 +59,7 @@ struct Cluster {
   int num_devices() const;
   // Devices of the smallest node: the widest group that surely stays inside one.
   int node_width() const;
-  bool uniform() const;  // one kind of node
+  bool uniform() const;  // all nodes are alike, in one entry or several
 };
 
 // The first `devices` devices (whole nodes, or part of the first node).

@@ -183,7 +183,7 @@ void BraidModel::communicate(const Work& w, LayerTime& time) const {
                        static_cast<double>(kv_ways);
     const Overlap beside = overlap(w, Collective::point_to_point, 2);
     const auto shift = [&](double bytes) {
-      return correction_.context * network_.point_to_point(bytes, ring.stride, w.where);
+      return correction_.context * network_.ring_shift(bytes, ring, w.where);
     };
     // Self-attention's and cross-attention's ring.
     const auto shifts = [&](double bytes) {
@@ -241,8 +241,7 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
   const auto weight_bytes = static_cast<double>(bytes_of(settings_.precision));
   const auto gradient_bytes = static_cast<double>(bytes_of(settings_.gradient_precision));
   const GroupShape replicas = replica_group(w.site.mesh, s);
-  // Experts are replicated over fewer devices, as far apart as their group is wide.
-  const GroupShape expert_replicas{std::max(1, replicas.size / s.ep), replicas.stride * s.ep};
+  const GroupShape expert_replicas = expert_replica_group(w.site.mesh, s);
   const auto over_replicas = [&](auto collective, double bytes) {
     return correction_.sharding *
            ((network_.*collective)(w.dense * bytes, replicas, w.where) +
@@ -303,14 +302,14 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
       0.0, time.backward_weight_compute + passes * gradient_bytes * mine / memory_rate(w.device));
 
   const double shards = s.zero == Zero::none ? 1 : replicas.size;
-  const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.size;
+  const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.members();
   time.update = update_time(w.dense / shards + w.experts / expert_shards, w.device);
   if (w.tied > 0 && w.site.shape.stages > 1) {
     // The copy's gradient goes to the embedding, and updated rows come back. In one stage, which
     // splits both alike as a rule, they stay where they are.
-    const int distance = stage_distance(w.site.mesh) * (w.site.shape.stages - 1);
+    const DeviceSpan first = devices_of_stage(0, w.site.mesh);
     const auto sent = [&](double bytes) {
-      return correction_.transfer * network_.point_to_point(w.tied * bytes, distance, w.where);
+      return correction_.transfer * network_.transfer(w.tied * bytes, w.where, first);
     };
     time.reduce += sent(gradient_bytes);
     time.regather += sent(weight_bytes);
@@ -327,7 +326,8 @@ double BraidModel::update_time(double elements, const DeviceType& device) const 
     return correction_.update * elements * largest.seconds.value() /
            static_cast<double>(largest.elements);
   }
-  return elements * settings_.assumptions.optimizer_traffic / memory_rate(device);
+  return correction_.update * elements * settings_.assumptions.optimizer_traffic /
+         memory_rate(device);
 }
 
 }  // namespace braid

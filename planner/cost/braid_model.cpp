@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "planner/cost/analytic_layer.h"
 #include "planner/cost/braid_work.h"
+#include "planner/cost/redistribution.h"
 
 namespace braid {
 
@@ -70,7 +70,10 @@ void BraidModel::visit_device_types(const StageSite& site, Visit visit) const {
   int first = 0;
   for (const NodeGroup& nodes : cluster_.groups) {
     const int end = first + nodes.count * nodes.devices;
-    if (span.first < end && span.end > first)
+    const int next = first <= span.first  // the stage's first device that these nodes may hold
+                         ? span.first
+                         : span.at((first - span.first + span.stride - 1) / span.stride);
+    if (next < std::min(end, span.end))
       visit(cluster_.device_types[static_cast<std::size_t>(nodes.device_type)]);
     first = end;
   }
@@ -91,15 +94,13 @@ Bytes BraidModel::least_memory(const StageSite& site) const {
   return least;
 }
 
-int BraidModel::stage_class(const StageSite& site) const {
-  // Stages on equal devices price alike, but for the copy of a tied embedding on the last one.
-  int kinds = 0;
-  int factor = 1;
-  visit_device_types(site, [&](const DeviceType& device) {
-    kinds += factor * static_cast<int>(&device - cluster_.device_types.data() + 1);
-    factor *= 16;
-  });
-  return kinds * 2 + (site.last() ? 1 : 0);
+// Everything about a stage's place that a layer's price depends on: device types, links, alignment
+// to nodes, and whether it holds the copy of a tied embedding, whose distance to the first stage
+// only the last one pays.
+StageClass BraidModel::stage_class(const StageSite& site) const {
+  StageClass key = network_.topology().signature(devices_of_stage(site.stage, site.mesh));
+  key.push_back(site.last() ? 1 : 0);
+  return key;
 }
 
 // Product by product on a device model.
@@ -156,7 +157,8 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
     // Measured. What backward splits into was not: half for each operand, as its FLOPs are.
     const double whole =
         f.forward->per_sample ? f.forward->line(samples) / split : f.forward->line(samples / split);
-    c.forward = c.backward_input = c.backward_weight = f.forward_share * std::max(0.0, whole);
+    c.forward = c.backward_input = c.backward_weight =
+        correction_.compute * f.forward_share * std::max(0.0, whole);
     c.recompute = s.recompute == Recompute::full        ? c.forward
                   : s.recompute == Recompute::selective ? attention_share * c.forward
                                                         : 0.0;
@@ -183,21 +185,14 @@ double BraidModel::memory_rate(const DeviceType& device) const {
 
 double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                                 const StageSite& site) const {
-  const bool square = from.square > 1 || to.square > 1;
-  if (from == to || (!square && from.dp == to.dp && from.cp == to.cp)) return 0;
-  // Every device holds one share of the tokens before and after. Devices whose samples (or rings)
-  // change exchange all but what they keep, inside groups as wide as the change.
-  const auto ratio = [](int a, int b) { return std::max(a, b) / std::max(1, std::min(a, b)); };
-  // Into and out of a square the width is cut as well: among all that share a sample.
-  const int width = square             ? site.mesh.stage_devices() / std::gcd(from.dp, to.dp)
-                    : from.dp != to.dp ? ratio(from.dp, to.dp)
-                                       : ratio(from.cp, to.cp);
-  const int stride = square ? 1 : std::min(from.cp * from.tp, to.cp * to.tp);
-  const int spread = site.mesh.order == MeshOrder::dp_cp_tp_pp ? site.mesh.stages : 1;
+  const DeviceSpan stage = devices_of_stage(site.stage, site.mesh);
+  const Redistribution moves =
+      redistribution(from, to, site.mesh, stage, network_.topology());
+  // Every device holds one share of the tokens before and after.
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
-  return correction_.tensor * network_.all_to_all(bytes, {width, stride * spread},
-                                                  devices_of_stage(site.stage, site.mesh));
+  return correction_.tensor *
+         network_.exchange(moves.moved * bytes, moves.far * bytes, moves.among, stage);
 }
 
 Seconds BraidModel::transfer(int type, const StageSite& site) const {
@@ -205,9 +200,9 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
   // Sequence, context and data parallelism together leave every device one share of the tokens.
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();
-  const DeviceSpan span = devices_of_stage(site.stage, site.mesh);
   return Seconds(correction_.transfer *
-                 network_.point_to_point(bytes, stage_distance(site.mesh), span));
+                 network_.transfer(bytes, devices_of_stage(site.stage, site.mesh),
+                                   devices_of_stage(site.stage + 1, site.mesh)));
 }
 
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {

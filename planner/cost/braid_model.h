@@ -39,7 +39,7 @@ class BraidModel final : public CostModel {
   Seconds transfer(int type, const StageSite& site) const override;
   Bytes budget(Bytes limit, const StageSite& site) const override;
   StageWeights weights(const PipelineShape& shape, int stage) const override;
-  int stage_class(const StageSite& site) const override;
+  StageClass stage_class(const StageSite& site) const override;
 
  private:
   // Everything about a layer type that no strategy changes.

@@ -75,7 +75,8 @@ void BraidModel::communicate_in_square(const Work& w, LayerTime& time) const {
 
   // Both blocks of a step leave through the link of the one that goes further.
   const auto message = [&](double elements, double bytes) {
-    return network_.point_to_point(elements * bytes, column.stride, w.where);
+    return std::max(network_.ring_shift(elements * bytes, column, w.where),
+                    network_.ring_shift(elements * bytes, row, w.where));
   };
   const Overlap beside = overlap(w, Collective::point_to_point, 2);
   // The products of each phase take what those of the weight gradients do, which are nothing else.

@@ -23,6 +23,9 @@ struct StageSite {
   bool last() const { return stage + 1 == shape.stages; }
 };
 
+// Identifies stages whose layers have equal prices; comparable, otherwise opaque.
+using StageClass = std::vector<int>;
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -86,7 +89,7 @@ class CostModel {
   }
 
   // Stages of one class price every layer alike (but for what is in flight).
-  virtual int stage_class(const StageSite& site) const = 0;
+  virtual StageClass stage_class(const StageSite& site) const = 0;
   // The cuts that its pipeline formula is made for; empty: any.
   virtual std::vector<int> given_cuts(int blocks, int stages) const {
     static_cast<void>(blocks), static_cast<void>(stages);

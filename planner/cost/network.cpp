@@ -5,15 +5,51 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <tuple>
 
 namespace braid {
 
+namespace {
+
+int tree_levels(int nodes) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(nodes - 1)));
+}
+
+// Bytes that pass a device's port in a ring's collective, as a share of `bytes`: what relates a
+// measured bus bandwidth to a time.
+double ring_share(Collective op, int ranks) {
+  const double once = (ranks - 1.0) / ranks;
+  switch (op) {
+    case Collective::all_reduce:
+      return 2 * once;
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return once;
+    case Collective::point_to_point:
+      return 1;
+  }
+  return once;
+}
+
+template <class Values, class Time>
+double slowest(const Values& values, Time time) {
+  double most = 0;
+  for (const auto& value : values) most = std::max(most, time(value));
+  return most;
+}
+
+}  // namespace
+
 Network::Network(const Cluster& cluster, const Profile* profile, double efficiency, bool modelled)
-    : cluster_(cluster),
-      efficiency_(efficiency),
-      modelled_(modelled),
-      width_(cluster.node_width()) {
+    : topology_(cluster), between_(cluster.between), efficiency_(efficiency), modelled_(modelled) {
   if (profile == nullptr) return;
+  const DeviceSpan all{0, cluster.num_devices()};
+  // Profiles measure the groups that begin at the first device.
+  const auto measured_crosses = [&](const GroupShape& group) {
+    const int last = std::min((group.size - 1) * group.stride, all.end - 1);
+    return topology_.node_of(0) != topology_.node_of(last);
+  };
   std::map<std::tuple<Collective, int, int>, Points> sweeps;
   for (const CollectiveSample& s : profile->collectives)
     sweeps[{s.op, s.ranks, s.stride}].emplace_back(static_cast<double>(s.bytes.value()),
@@ -21,62 +57,37 @@ Network::Network(const Cluster& cluster, const Profile* profile, double efficien
   for (const auto& [key, points] : sweeps) {
     const auto [op, ranks, stride] = key;
     const GroupShape group{ranks, stride};
-    measured_.push_back({op, group, crosses(group), Curve(points)});
+    measured_.push_back({op, group, measured_crosses(group), Curve(points)});
   }
   // Bandwidths of large messages speak where no sweep over sizes does; latency is then the link's.
   for (const BandwidthSample& s : profile->bandwidths) {
     const GroupShape group{s.ranks, s.stride};
     if (sweeps.contains({s.op, s.ranks, s.stride})) continue;
-    const double factor = s.op == Collective::point_to_point ? 1.0 : 2.0 * (s.ranks - 1) / s.ranks;
-    const double latency = link(group, {0, cluster.num_devices()}).latency;
+    const bool across = measured_crosses(group);
+    const double latency =
+        (across ? between_.latency : cluster.groups.front().inside.latency).value();
     constexpr double kLarge = 1e9;
+    const double large = kLarge * ring_share(s.op, s.ranks) / s.bandwidth.value();
     measured_.push_back(
-        {s.op, group, crosses(group),
-         Curve({{0.0, latency}, {kLarge, latency + kLarge * factor / s.bandwidth.value()}})});
+        {s.op, group, across, Curve({{0.0, latency}, {kLarge, latency + large}})});
   }
 }
 
-bool Network::crosses(GroupShape group) const {
-  return static_cast<std::int64_t>(group.size) * group.stride > width_ && cluster_.num_nodes() > 1;
+bool Network::crosses(const GroupShape& group, const DeviceSpan& stage) const {
+  return std::ranges::any_of(topology_.placements(group, stage), &GroupPlacement::crosses);
 }
 
-GroupLink Network::link(GroupShape group, DeviceSpan where) const {
-  // The slowest node that the stage touches sets the pace.
-  Link inside = cluster_.groups.front().inside;
-  if (!cluster_.uniform()) {
-    int first = 0;
-    bool any = false;
-    for (const NodeGroup& nodes : cluster_.groups) {
-      const int end = first + nodes.count * nodes.devices;
-      if (where.first < end && where.end > first) {
-        if (!any || nodes.inside.bandwidth < inside.bandwidth) inside = nodes.inside;
-        any = true;
-      }
-      first = end;
-    }
-  }
-  GroupLink result;
-  result.crosses_nodes = crosses(group);
-  result.members_per_node = result.crosses_nodes ? std::max(1, width_ / group.stride) : group.size;
-  if (!result.crosses_nodes) {
-    result.bandwidth = inside.bandwidth.value() * efficiency_;
-    result.latency = inside.latency.value();
-    return result;
-  }
-  // Every member drives its own share of the network, so a ring enters a node through all of them.
-  result.bandwidth = std::min(inside.bandwidth.value(),
-                              cluster_.between.bandwidth.value() * result.members_per_node) *
-                     efficiency_;
-  result.latency = cluster_.between.latency.value();
-  return result;
+double Network::ring_bandwidth(const GroupPlacement& group) const {
+  const double network = between_.bandwidth.value() * group.fewest;
+  return (group.crosses() ? std::min(group.bandwidth, network) : group.bandwidth) * efficiency_;
 }
 
-const Curve* Network::measured(Collective op, GroupShape group, bool crosses_nodes) const {
+const Curve* Network::measured(Collective op, const GroupShape& group, bool crosses_nodes) const {
   // A group counts as measured when one of its size was, on the same kind of link; of several the
   // one with the nearest stride.
   const Measured* best = nullptr;
   for (const Measured& m : measured_) {
-    if (m.op != op || m.group.size != group.size || m.crosses_nodes != crosses_nodes) continue;
+    if (m.op != op || m.group.size != group.members() || m.crosses_nodes != crosses_nodes) continue;
     if (best == nullptr ||
         std::abs(m.group.stride - group.stride) < std::abs(best->group.stride - group.stride))
       best = &m;
@@ -84,71 +95,117 @@ const Curve* Network::measured(Collective op, GroupShape group, bool crosses_nod
   return best == nullptr ? nullptr : &best->seconds;
 }
 
-double Network::modelled(CollectiveKind kind, double bytes, GroupShape group,
-                         DeviceSpan where) const {
+double Network::modelled(CollectiveKind kind, double bytes, const GroupPlacement& group) const {
   // Links slower than this are PCIe: NVLink's first generation had 80 GB/s.
   constexpr double kBus = 70e9;
-  const GroupLink l = link(group, where);
-  const GroupLink inside = link({std::min(group.size, width_), 1}, where);
-  const int nodes = l.crosses_nodes ? std::max(1, group.size / l.members_per_node) : 1;
+  const double inside = group.bandwidth * efficiency_;
   return collective_time(kind, bytes,
-                         {.per_node = group.size / nodes,
-                          .nodes = nodes,
-                          .inside = inside.bandwidth,
-                          .across = l.bandwidth,
-                          .across_latency = l.crosses_nodes ? l.latency : 0,
-                          .bus = inside.bandwidth < kBus});
+                         {.per_node = (group.size + group.nodes - 1) / group.nodes,
+                          .nodes = group.nodes,
+                          .inside = inside,
+                          .across = ring_bandwidth(group),
+                          .across_latency = group.crosses() ? between_.latency.value() : 0,
+                          .bus = inside < kBus});
 }
 
-double Network::all_reduce(double bytes, GroupShape group, DeviceSpan where) const {
-  if (group.size <= 1 || bytes <= 0) return 0;
-  if (const Curve* m = measured(Collective::all_reduce, group, crosses(group))) return (*m)(bytes);
-  if (modelled_) return modelled(CollectiveKind::all_reduce, bytes, group, where);
-  return reduce_scatter(bytes, group, where) + all_gather(bytes, group, where);
+// Rings inside a node, a tree over the nodes.
+double Network::gather_ring(double bytes, const GroupPlacement& group) const {
+  const double latency = (group.most - 1) * group.latency +
+                         tree_levels(group.nodes) * between_.latency.value();
+  return latency + (group.size - 1.0) / group.size * bytes / ring_bandwidth(group);
 }
 
-double Network::reduce_scatter(double bytes, GroupShape group, DeviceSpan where) const {
-  if (group.size <= 1 || bytes <= 0) return 0;
-  if (const Curve* m = measured(Collective::reduce_scatter, group, crosses(group)))
-    return (*m)(bytes);
-  return all_gather(bytes, group, where);
+double Network::all_reduce(double bytes, const GroupShape& group, const DeviceSpan& stage) const {
+  if (group.members() <= 1 || bytes <= 0) return 0;
+  if (!measured_.empty())
+    if (const Curve* m = measured(Collective::all_reduce, group, crosses(group, stage)))
+      return (*m)(bytes);
+  if (modelled_)
+    return slowest(topology_.placements(group, stage), [&](const GroupPlacement& g) {
+      return modelled(CollectiveKind::all_reduce, bytes, g);
+    });
+  return reduce_scatter(bytes, group, stage) + all_gather(bytes, group, stage);
 }
 
-double Network::all_gather(double bytes, GroupShape group, DeviceSpan where) const {
-  if (group.size <= 1 || bytes <= 0) return 0;
-  const bool across = crosses(group);
-  if (const Curve* m = measured(Collective::all_gather, group, across)) return (*m)(bytes);
-  if (const Curve* m = measured(Collective::all_reduce, group, across)) return (*m)(bytes) / 2;
-  if (modelled_) return modelled(CollectiveKind::all_gather, bytes, group, where);
-  const GroupLink l = link(group, where);
-  // Rings inside a node, trees between nodes.
-  const int nodes = std::max(1, group.size / l.members_per_node);
-  const auto levels = static_cast<int>(std::bit_width(static_cast<unsigned>(nodes - 1)));
-  const int steps = l.members_per_node - 1 + levels;
-  return steps * l.latency + (group.size - 1.0) / group.size * bytes / l.bandwidth;
+double Network::reduce_scatter(double bytes, const GroupShape& group,
+                               const DeviceSpan& stage) const {
+  if (group.members() <= 1 || bytes <= 0) return 0;
+  if (!measured_.empty())
+    if (const Curve* m = measured(Collective::reduce_scatter, group, crosses(group, stage)))
+      return (*m)(bytes);
+  return all_gather(bytes, group, stage);
 }
 
-double Network::all_to_all(double bytes, GroupShape group, DeviceSpan where) const {
-  if (group.size <= 1 || bytes <= 0) return 0;
-  const bool across = crosses(group);
-  if (const Curve* m = measured(Collective::all_to_all, group, across)) return (*m)(bytes);
-  const GroupLink l = link(group, where);
-  const double n = group.size;
-  const double near = (l.members_per_node - 1) / n * bytes;
-  const double far = (n - l.members_per_node) / n * bytes;
-  const double inside = link({2, 1}, where).bandwidth;
-  const double network = cluster_.between.bandwidth.value() * efficiency_;
-  return std::log2(n) * l.latency + std::max(near / inside, across ? far / network : 0.0);
+double Network::all_gather(double bytes, const GroupShape& group, const DeviceSpan& stage) const {
+  if (group.members() <= 1 || bytes <= 0) return 0;
+  const std::vector<GroupPlacement> placements = topology_.placements(group, stage);
+  if (!measured_.empty()) {
+    const bool across = std::ranges::any_of(placements, &GroupPlacement::crosses);
+    if (const Curve* m = measured(Collective::all_gather, group, across)) return (*m)(bytes);
+    if (const Curve* m = measured(Collective::all_reduce, group, across)) return (*m)(bytes) / 2;
+  }
+  return slowest(placements, [&](const GroupPlacement& g) {
+    return modelled_ ? modelled(CollectiveKind::all_gather, bytes, g) : gather_ring(bytes, g);
+  });
 }
 
-double Network::point_to_point(double bytes, int distance, DeviceSpan where) const {
+double Network::all_to_all(double bytes, const GroupShape& group, const DeviceSpan& stage) const {
+  if (group.members() <= 1 || bytes <= 0) return 0;
+  const std::vector<GroupPlacement> placements = topology_.placements(group, stage);
+  if (!measured_.empty()) {
+    const bool across = std::ranges::any_of(placements, &GroupPlacement::crosses);
+    if (const Curve* m = measured(Collective::all_to_all, group, across)) return (*m)(bytes);
+  }
+  return slowest(placements, [&](const GroupPlacement& g) {
+    const double n = g.size;
+    const double far = (n - g.fewest) / n * bytes;
+    const double latency = g.crosses() ? between_.latency.value() : g.latency;
+    const double port = (n - 1) / n * bytes / (g.bandwidth * efficiency_);
+    const double network = g.crosses() ? far / (between_.bandwidth.value() * efficiency_) : 0;
+    return std::log2(n) * latency + std::max(port, network);
+  });
+}
+
+double Network::exchange(double bytes, double far, const GroupShape& group,
+                         const DeviceSpan& stage) const {
   if (bytes <= 0) return 0;
-  const bool across = distance >= width_ && cluster_.num_nodes() > 1;
-  if (const Curve* m = measured(Collective::point_to_point, {2, distance}, across))
+  const std::vector<GroupPlacement> placements = topology_.placements(group, stage);
+  if (!measured_.empty()) {
+    // A curve of all-to-all is over what a rank holds, of which it keeps its own share.
+    const double held = bytes * group.members() / (group.members() - 1.0);
+    const bool across = std::ranges::any_of(placements, &GroupPlacement::crosses);
+    if (const Curve* m = measured(Collective::all_to_all, group, across)) return (*m)(held);
+  }
+  return slowest(placements, [&](const GroupPlacement& g) {
+    const double latency = far > 0 ? between_.latency.value() : g.latency;
+    return std::log2(static_cast<double>(g.size)) * latency +
+           std::max(bytes / (g.bandwidth * efficiency_),
+                    far / (between_.bandwidth.value() * efficiency_));
+  });
+}
+
+double Network::hop_time(double bytes, const Hop& hop, int distance) const {
+  if (const Curve* m = measured(Collective::point_to_point, {2, distance}, hop.crosses))
     return (*m)(bytes);
-  const GroupLink l = link({2, distance}, where);
-  const double bandwidth = across ? cluster_.between.bandwidth.value() * efficiency_ : l.bandwidth;
-  return (across ? cluster_.between.latency.value() : l.latency) + bytes / bandwidth;
+  return hop.latency + bytes / (hop.bandwidth * efficiency_);
+}
+
+double Network::point_to_point(double bytes, int from, int to) const {
+  if (bytes <= 0) return 0;
+  return hop_time(bytes, topology_.hop(from, to), std::abs(from - to));
+}
+
+double Network::ring_shift(double bytes, const GroupShape& ring, const DeviceSpan& stage) const {
+  if (bytes <= 0) return 0;
+  return slowest(topology_.ring_hops(ring, stage),
+                 [&](const Hop& hop) { return hop_time(bytes, hop, ring.stride); });
+}
+
+double Network::transfer(double bytes, const DeviceSpan& from, const DeviceSpan& to) const {
+  if (bytes <= 0) return 0;
+  const int distance = std::abs(to.first - from.first);
+  return slowest(topology_.transfer_hops(from, to),
+                 [&](const Hop& hop) { return hop_time(bytes, hop, distance); });
 }
 
 }  // namespace braid

@@ -234,7 +234,7 @@ double PrimeparMachine::reduce_scatter(double bytes, GroupShape group) const {
 }
 
 double PrimeparMachine::transfer(double bytes, bool across) const {
-  return network_.point_to_point(bytes, across ? width_ : 1, span());
+  return network_.point_to_point(bytes, 0, across ? width_ : 1);
 }
 
 OperatorCost operator_cost(const Operator& op, const Partition& partition, const PrimeparTask& task,

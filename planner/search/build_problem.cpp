@@ -108,7 +108,7 @@ class ProblemBuilder {
   // Layouts in which every layer type has, for each of its options, one in layout `better` that is
   // as good: they can be left out (Rule::covered_layout).
   const std::set<int>& covered_layouts(const StageSite& where) {
-    const int kind = context_.cost.stage_class(where);
+    const StageClass kind = context_.cost.stage_class(where);
     const auto found = covered_.find(kind);
     if (found != covered_.end()) return found->second;
     std::set<int>& covered = covered_[kind];
@@ -187,8 +187,25 @@ class ProblemBuilder {
   }
 
   // A change of layout moves the activation on the way forward and its gradient on the way back.
-  Transitions transitions(const StageSite& where, const StageWeights& weights) const {
-    Transitions table(static_cast<int>(layouts_.size()));
+  Transitions transitions(const StageSite& where, const StageWeights& weights) {
+    const std::vector<double>& seconds = changes(where);
+    const auto layouts = static_cast<int>(layouts_.size());
+    Transitions table(layouts);
+    for (int from = 0; from < layouts; ++from)
+      for (int to = 0; to < layouts; ++to) {
+        const double t = seconds[static_cast<std::size_t>(from * layouts + to)];
+        table.set(from, to, weights.ramp(t, t, 0, 0, 0), weights.load(t, t, 0, 0, 0));
+      }
+    table.close();
+    return table;
+  }
+
+  // Seconds of each change of layout, one direction.
+  const std::vector<double>& changes(const StageSite& where) {
+    const auto [found, added] = changes_.try_emplace(context_.cost.stage_class(where));
+    std::vector<double>& seconds = found->second;
+    if (!added) return seconds;
+    seconds.resize(layouts_.size() * layouts_.size());
     for (const auto& [from, i] : layouts_)
       for (const auto& [to, j] : layouts_) {
         // The least over the block types, so that the search never overestimates.
@@ -197,10 +214,9 @@ class ProblemBuilder {
           t = std::min(t, options_.recurrence
                               ? context_.cost.recurrence_change(type, from, to, where) / 2
                               : context_.cost.redistribute(type, from, to, where));
-        table.set(i, j, weights.ramp(t, t, 0, 0, 0), weights.load(t, t, 0, 0, 0));
+        seconds[static_cast<std::size_t>(i) * layouts_.size() + static_cast<std::size_t>(j)] = t;
       }
-    table.close();
-    return table;
+    return seconds;
   }
 
   // The least that handing a micro-batch on can take, wherever the cut.
@@ -216,8 +232,9 @@ class ProblemBuilder {
   const ProblemOptions& options_;
   BuiltProblem built_;
   std::map<ActivationLayout, int> layouts_;
-  std::map<std::pair<int, int>, std::vector<PricedStrategy>> prices_;  // by type and stage class
-  std::map<int, std::set<int>> covered_;                               // by stage class
+  std::map<std::pair<int, StageClass>, std::vector<PricedStrategy>> prices_;  // by type
+  std::map<StageClass, std::set<int>> covered_;
+  std::map<StageClass, std::vector<double>> changes_;  // seconds, by layouts from and to
 };
 
 }  // namespace

@@ -177,7 +177,7 @@ class Builder {
       case MeshOrder::pp_dp_cp_tp:
         return true;
       case MeshOrder::dp_cp_tp_pp:
-        return cluster_.num_nodes() > 1 && cluster_.uniform() && stages > 1;
+        return cluster_.num_nodes() > 1 && stages > 1;
       case MeshOrder::pp_tp_cp_dp:
         return cluster_.num_nodes() > 1;
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/cost/topology.h"
+
 namespace braid {
 namespace {
 
@@ -21,7 +23,10 @@ struct LayerTraffic {
 class StageParts {
  public:
   StageParts(const Plan& plan, int stage)
-      : plan_(plan), stage_(plan.stages[index(stage)]), width_(plan.cluster.node_width()) {
+      : plan_(plan),
+        stage_(plan.stages[index(stage)]),
+        topology_(plan.cluster),
+        devices_(devices_of_stage(stage, plan.mesh())) {
     std::size_t place = 0;
     for (int chunk = 0; chunk < plan.shape.chunks; ++chunk) {
       const LayerRange range = stage_.chunks[index(chunk)];
@@ -84,11 +89,14 @@ class StageParts {
     const GroupShape group = replica_group(plan_.mesh(), s);
     LayerTraffic t;
     if (group.size <= 1) return t;
-    const bool across = static_cast<std::int64_t>(group.size) * group.stride > width_ &&
-                        plan_.cluster.num_nodes() > 1;
+    bool across = false;
+    double ports = 1;  // through which the slowest group enters a node
+    for (const GroupPlacement& placement : topology_.placements(group, devices_)) {
+      if (!placement.crosses()) continue;
+      ports = across ? std::min(ports, 1.0 * placement.fewest) : placement.fewest;
+      across = true;
+    }
     t.reach = across ? Reach::network : Reach::node;
-    // Members of one node enter the network side by side.
-    const double ports = across ? std::max(1, width_ / group.stride) : 1;
     const auto elements = static_cast<double>(parameters_per_rank(
         plan_.model.type_of(layer).shape, s.tensor_split(), s.ep, s.hidden_split()));
     const double ring = (group.size - 1.0) / group.size * std::max(1.0, elements) / ports;
@@ -105,22 +113,24 @@ class StageParts {
 
   const Plan& plan_;
   const StagePlan& stage_;
-  int width_;
+  Topology topology_;
+  DeviceSpan devices_;
   std::vector<LayerTraffic> layers_;  // in the order of the chunks
 };
 
 Message transfer_of(const Plan& plan, int stage, Seconds seconds) {
   const Mesh mesh = plan.mesh();
   const int last = plan.stages[index(stage)].chunks.back().end - 1;
-  const bool across =
-      stage_distance(mesh) >= plan.cluster.node_width() && plan.cluster.num_nodes() > 1;
-  const Link& link = across ? plan.cluster.between : plan.cluster.groups.front().inside;
+  const std::vector<Hop> hops = Topology(plan.cluster)
+                                    .transfer_hops(devices_of_stage(stage, mesh),
+                                                   devices_of_stage(stage + 1, mesh));
+  const auto slowest = std::ranges::max_element(hops, {}, &Hop::crosses);
   const Bytes whole = boundary_bytes(plan.model.type_of(last).shape, plan.precision);
-  const Seconds latency = std::min(link.latency, seconds);
+  const Seconds latency = std::min(Seconds(slowest->latency), seconds);
   return {.latency = latency,
           .moving = seconds - latency,
           .bytes = Bytes(whole.value() * plan.micro_batch() / mesh.stage_devices()),
-          .reach = across ? Reach::network : Reach::node};
+          .reach = slowest->crosses ? Reach::network : Reach::node};
 }
 
 }  // namespace

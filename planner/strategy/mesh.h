@@ -41,10 +41,14 @@ struct Mesh {
   constexpr auto operator<=>(const Mesh&) const = default;
 };
 
-// Members at first, first + stride, first + 2·stride, …
+// Members at first, first + stride, first + 2·stride, …; where the members lie on two axes that are
+// not adjacent, `blocks` such runs at distances of block_stride.
 struct GroupShape {
-  int size = 1;
+  int size = 1;  // of one run
   int stride = 1;
+  int blocks = 1;
+  int block_stride = 0;
+  constexpr int members() const { return size * blocks; }
   constexpr auto operator<=>(const GroupShape&) const = default;
 };
 
@@ -55,16 +59,20 @@ GroupShape group_along(const Mesh& mesh, const Strategy& strategy, Axis axis);
 GroupShape replica_group(const Mesh& mesh, const Strategy& strategy);
 // The devices among which `strategy.ep` splits the experts: neighbours on the data axis.
 GroupShape expert_group(const Mesh& mesh, const Strategy& strategy);
+// The devices that hold the same experts.
+GroupShape expert_replica_group(const Mesh& mesh, const Strategy& strategy);
 // Distance in ids between a device and its peer in the next stage.
 int stage_distance(const Mesh& mesh);
 
 // Ids that differ from `self` along `axis` only, ascending, with `self` among them.
 std::vector<int> peers(int self, Axis axis, const Mesh& mesh, const Strategy& strategy);
 int stage_of(int device, const Mesh& mesh);
-// The first id of a stage and one past its last (ids between may belong to other stages under
-// dp_cp_tp_pp).
+// The devices of a stage: first, first + stride, … below `end`.
 struct DeviceSpan {
   int first = 0, end = 0;
+  int stride = 1;
+  constexpr int count() const { return (end - first + stride - 1) / stride; }
+  constexpr int at(int k) const { return first + k * stride; }
 };
 DeviceSpan devices_of_stage(int stage, const Mesh& mesh);
 

@@ -43,8 +43,8 @@ TEST(Network, AllGatherMovesAllButOnesOwnShare) {
       {"four neighbours move three quarters in three steps", {4, 1}, 0.0075 + 6e-6},
       {"a stride inside a node changes nothing", {2, 2}, 0.005 + 2e-6},
       {"one member a node has one device's share of the network", {2, 4}, 0.05 + 10e-6},
-      {"two members a node have two", {4, 2}, 0.0375 + 20e-6},
-      {"all members of both nodes have four", {8, 1}, 0.021875 + 40e-6},
+      {"two members a node have two", {4, 2}, 0.0375 + 2e-6 + 10e-6},
+      {"all members of both nodes have four", {8, 1}, 0.021875 + 6e-6 + 10e-6},
   };
   for (const Case& c : kCases) {
     EXPECT_NEAR(network.all_gather(kGigabyte, c.group, kAll), c.seconds, 1e-12) << c.fact;
@@ -66,13 +66,57 @@ TEST(Network, AllToAllTakesTheLongerOfNearAndFar) {
     EXPECT_NEAR(network.all_to_all(kGigabyte, c.group, kAll), c.seconds, 1e-12) << c.fact;
 }
 
-TEST(Network, PointToPointKnowsWhereANodeEnds) {
+TEST(Network, PointToPointAsksWhereBothEndsSit) {
   const Cluster cluster = two_nodes();
   const Network network(cluster, nullptr, 1.0);
-  EXPECT_NEAR(network.point_to_point(kGigabyte, 1, kAll), 0.01 + 2e-6, 1e-12);
-  EXPECT_NEAR(network.point_to_point(kGigabyte, 2, kAll), 0.01 + 2e-6, 1e-12);
-  EXPECT_NEAR(network.point_to_point(kGigabyte, 4, kAll), 0.1 + 10e-6, 1e-12);
-  EXPECT_EQ(network.point_to_point(0, 4, kAll), 0) << "nothing takes no time";
+  EXPECT_NEAR(network.point_to_point(kGigabyte, 0, 1), 0.01 + 2e-6, 1e-12);
+  EXPECT_NEAR(network.point_to_point(kGigabyte, 1, 3), 0.01 + 2e-6, 1e-12);
+  EXPECT_NEAR(network.point_to_point(kGigabyte, 0, 4), 0.1 + 10e-6, 1e-12);
+  EXPECT_NEAR(network.point_to_point(kGigabyte, 3, 4), 0.1 + 10e-6, 1e-12) << "a short distance";
+  EXPECT_EQ(network.point_to_point(0, 0, 4), 0) << "nothing takes no time";
+}
+
+TEST(Network, EachStageBoundaryHasItsOwnPrice) {
+  const Cluster cluster = two_nodes();
+  const Network network(cluster, nullptr, 1.0);
+  const Mesh mesh{.devices = 8, .stages = 4};
+  const auto boundary = [&](int stage) {
+    return network.transfer(kGigabyte, devices_of_stage(stage, mesh),
+                            devices_of_stage(stage + 1, mesh));
+  };
+  EXPECT_NEAR(boundary(0), 0.01 + 2e-6, 1e-12);
+  EXPECT_NEAR(boundary(1), 0.1 + 10e-6, 1e-12);
+  EXPECT_NEAR(boundary(2), 0.01 + 2e-6, 1e-12);
+}
+
+TEST(Network, ARingIsAsSlowAsItsSlowestHop) {
+  const Cluster cluster = two_nodes();
+  const Network network(cluster, nullptr, 1.0);
+  EXPECT_NEAR(network.ring_shift(kGigabyte, {4, 1}, kAll), 0.01 + 2e-6, 1e-12);
+  EXPECT_NEAR(network.ring_shift(kGigabyte, {8, 1}, kAll), 0.1 + 10e-6, 1e-12);
+}
+
+// Nodes of six: the second of three groups of four straddles them.
+TEST(Network, GroupsThatStraddleNodesUseTheNetwork) {
+  Cluster cluster = two_nodes();
+  cluster.groups.front().devices = 6;
+  const Network network(cluster, nullptr, 1.0);
+  EXPECT_NEAR(network.all_gather(kGigabyte, {4, 1}, {0, 4}), 0.0075 + 6e-6, 1e-12);
+  EXPECT_NEAR(network.all_gather(kGigabyte, {4, 1}, {0, 12}), 0.75 / 20 + 2e-6 + 10e-6, 1e-12);
+}
+
+// Three nodes of four: devices 0 to 5 have four members on one node and two on the next.
+TEST(Network, TheNodeWithTheFewestMembersSetsARingsPace) {
+  Cluster cluster = two_nodes();
+  cluster.groups.front().count = 3;
+  const Network network(cluster, nullptr, 1.0);
+  EXPECT_NEAR(network.all_gather(kGigabyte, {6, 1}, {0, 6}), 5.0 / 6 / 20 + 6e-6 + 10e-6, 1e-12);
+  const Network modelled(cluster, nullptr, 1.0, true);
+  Cluster slow = cluster;
+  slow.between.bandwidth = BytesPerSecond(1e9);
+  const Network slowed(slow, nullptr, 1.0, true);
+  EXPECT_GT(slowed.all_reduce(kGigabyte, {6, 1}, {0, 6}),
+            5 * modelled.all_reduce(kGigabyte, {6, 1}, {0, 6}));
 }
 
 TEST(Network, EfficiencyScalesBandwidthAndLeavesLatency) {
@@ -80,14 +124,14 @@ TEST(Network, EfficiencyScalesBandwidthAndLeavesLatency) {
   const Network network(cluster, nullptr, 0.5);
   EXPECT_NEAR(network.all_gather(kGigabyte, {2, 1}, kAll), 0.010 + 2e-6, 1e-12);
   EXPECT_NEAR(network.all_to_all(kGigabyte, {2, 4}, kAll), 0.1 + 10e-6, 1e-12);
-  EXPECT_NEAR(network.point_to_point(kGigabyte, 4, kAll), 0.2 + 10e-6, 1e-12);
+  EXPECT_NEAR(network.point_to_point(kGigabyte, 0, 4), 0.2 + 10e-6, 1e-12);
 }
 
 TEST(Network, OneNodeHasNoNetwork) {
   Cluster cluster = two_nodes();
   cluster.groups.front().count = 1;
   const Network network(cluster, nullptr, 1.0);
-  EXPECT_FALSE(network.link({4, 1}, {0, 4}).crosses_nodes);
+  EXPECT_EQ(network.topology().placements({4, 1}, {0, 4}).front().nodes, 1);
   EXPECT_NEAR(network.all_gather(kGigabyte, {4, 1}, {0, 4}), 0.0075 + 6e-6, 1e-12);
 }
 
@@ -117,7 +161,7 @@ TEST(Network, MeasuredSweepsReplaceTheLinks) {
   EXPECT_NEAR(network.all_gather(3e6, {4, 1}, kAll), 3.5e-3, 1e-12) << "half an all-reduce";
   EXPECT_NEAR(network.all_gather(kGigabyte, {2, 1}, kAll), 0.005 + 2e-6, 1e-12)
       << "another size was not measured";
-  EXPECT_NEAR(network.all_gather(kGigabyte, {4, 2}, kAll), 0.0375 + 20e-6, 1e-12)
+  EXPECT_NEAR(network.all_gather(kGigabyte, {4, 2}, kAll), 0.0375 + 2e-6 + 10e-6, 1e-12)
       << "nor was a group that leaves its node";
 }
 
@@ -133,7 +177,7 @@ TEST(Network, MeasuredBandwidthsKeepTheLinksLatency) {
   const Network network(cluster, &profile, 1.0);
   // Bus bandwidth: 2 · 7/8 of the bytes pass it.
   EXPECT_NEAR(network.all_reduce(kGigabyte, {8, 1}, kAll), 1.75 / 20 + 10e-6, 1e-12);
-  EXPECT_NEAR(network.point_to_point(kGigabyte, 4, kAll), 0.2 + 10e-6, 1e-12);
+  EXPECT_NEAR(network.point_to_point(kGigabyte, 0, 4), 0.2 + 10e-6, 1e-12);
 }
 
 }  // namespace

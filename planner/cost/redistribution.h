@@ -1,0 +1,24 @@
+#pragma once
+// How much of an activation changes place between two layouts of a stage, and how much of that
+// leaves a node.
+
+#include "planner/cost/topology.h"
+#include "planner/strategy/mesh.h"
+#include "planner/strategy/strategy.h"
+
+namespace braid {
+
+// Of the device that sends most, as shares of what each device holds before and after.
+struct Redistribution {
+  double moved = 0;  // to any other device
+  double far = 0;    // to devices on other nodes
+  GroupShape among;  // the devices that exchange with each other
+};
+
+// Samples are cut by dp; tokens by cp, in zigzag blocks, and then by tp. Layouts that also cut the
+// hidden width (grids) are assumed to exchange everything among the devices that share a sample.
+// At most 64 devices of a stage are looked at, spread evenly.
+Redistribution redistribution(const ActivationLayout& from, const ActivationLayout& to,
+                              const Mesh& mesh, const DeviceSpan& stage, const Topology& topology);
+
+}  // namespace braid
