@@ -186,8 +186,7 @@ double BraidModel::memory_rate(const DeviceType& device) const {
 double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                                 const StageSite& site) const {
   const DeviceSpan stage = devices_of_stage(site.stage, site.mesh);
-  const Redistribution moves =
-      redistribution(from, to, site.mesh, stage, network_.topology());
+  const Redistribution moves = redistribution(from, to, site.mesh, stage, network_.topology());
   // Every device holds one share of the tokens before and after.
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();

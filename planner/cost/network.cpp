@@ -68,8 +68,7 @@ Network::Network(const Cluster& cluster, const Profile* profile, double efficien
         (across ? between_.latency : cluster.groups.front().inside.latency).value();
     constexpr double kLarge = 1e9;
     const double large = kLarge * ring_share(s.op, s.ranks) / s.bandwidth.value();
-    measured_.push_back(
-        {s.op, group, across, Curve({{0.0, latency}, {kLarge, latency + large}})});
+    measured_.push_back({s.op, group, across, Curve({{0.0, latency}, {kLarge, latency + large}})});
   }
 }
 
@@ -110,8 +109,8 @@ double Network::modelled(CollectiveKind kind, double bytes, const GroupPlacement
 
 // Rings inside a node, a tree over the nodes.
 double Network::gather_ring(double bytes, const GroupPlacement& group) const {
-  const double latency = (group.most - 1) * group.latency +
-                         tree_levels(group.nodes) * between_.latency.value();
+  const double latency =
+      (group.most - 1) * group.latency + tree_levels(group.nodes) * between_.latency.value();
   return latency + (group.size - 1.0) / group.size * bytes / ring_bandwidth(group);
 }
 

@@ -12,11 +12,11 @@ namespace braid {
 
 // How the members of one group lie on nodes.
 struct GroupPlacement {
-  int size = 1;               // members
-  int nodes = 1;              // that hold at least one of them
-  int fewest = 1, most = 1;   // members on one such node
-  double bandwidth = 0;       // bytes/s: the slowest port inside one of these nodes
-  double latency = 0;         // seconds: the slowest of their links
+  int size = 1;              // members
+  int nodes = 1;             // that hold at least one of them
+  int fewest = 1, most = 1;  // members on one such node
+  double bandwidth = 0;      // bytes/s: the slowest port inside one of these nodes
+  double latency = 0;        // seconds: the slowest of their links
   bool crosses() const { return nodes > 1; }
   auto operator<=>(const GroupPlacement&) const = default;
 };

@@ -193,7 +193,8 @@ class ProblemBuilder {
     Transitions table(layouts);
     for (int from = 0; from < layouts; ++from)
       for (int to = 0; to < layouts; ++to) {
-        const double t = seconds[static_cast<std::size_t>(from * layouts + to)];
+        const double t = seconds[static_cast<std::size_t>(from) * layouts_.size() +
+                                 static_cast<std::size_t>(to)];
         table.set(from, to, weights.ramp(t, t, 0, 0, 0), weights.load(t, t, 0, 0, 0));
       }
     table.close();

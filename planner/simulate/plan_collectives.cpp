@@ -121,9 +121,9 @@ class StageParts {
 Message transfer_of(const Plan& plan, int stage, Seconds seconds) {
   const Mesh mesh = plan.mesh();
   const int last = plan.stages[index(stage)].chunks.back().end - 1;
-  const std::vector<Hop> hops = Topology(plan.cluster)
-                                    .transfer_hops(devices_of_stage(stage, mesh),
-                                                   devices_of_stage(stage + 1, mesh));
+  const std::vector<Hop> hops =
+      Topology(plan.cluster)
+          .transfer_hops(devices_of_stage(stage, mesh), devices_of_stage(stage + 1, mesh));
   const auto slowest = std::ranges::max_element(hops, {}, &Hop::crosses);
   const Bytes whole = boundary_bytes(plan.model.type_of(last).shape, plan.precision);
   const Seconds latency = std::min(Seconds(slowest->latency), seconds);

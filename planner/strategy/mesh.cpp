@@ -70,11 +70,11 @@ GroupShape expert_group(const Mesh& mesh, const Strategy& strategy) {
 GroupShape expert_replica_group(const Mesh& mesh, const Strategy& strategy) {
   const GroupShape replicas = replica_group(mesh, strategy);
   const GroupShape data = group_along(mesh, strategy, Axis::data);
-  const int distant = strategy.dp / strategy.ep;  // groups of experts along the data axis
+  const int distant = strategy.dp / strategy.ep;   // groups of experts along the data axis
   const int others = replicas.size / strategy.dp;  // replicas that differ along other axes only
   if (others == 1) return {distant, data.stride * strategy.ep};
-  if (distant == 1) return {others, data.stride == replicas.stride ? data.stride * strategy.dp
-                                                                   : replicas.stride};
+  if (distant == 1)
+    return {others, data.stride == replicas.stride ? data.stride * strategy.dp : replicas.stride};
   if (data.stride == replicas.stride)  // data-parallel replicas are the neighbours
     return {distant, data.stride * strategy.ep, others, data.stride * strategy.dp};
   return {others, replicas.stride, distant, data.stride * strategy.ep};
@@ -100,7 +100,8 @@ std::vector<int> peers(int self, Axis axis, const Mesh& mesh, const Strategy& st
 }
 
 DeviceSpan devices_of_stage(int stage, const Mesh& mesh) {
-  if (mesh.order == MeshOrder::dp_cp_tp_pp) return {stage, mesh.devices - mesh.stages + stage + 1, mesh.stages};
+  if (mesh.order == MeshOrder::dp_cp_tp_pp)
+    return {stage, mesh.devices - mesh.stages + stage + 1, mesh.stages};
   return {stage * mesh.stage_devices(), (stage + 1) * mesh.stage_devices()};
 }
 

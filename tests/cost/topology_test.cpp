@@ -61,11 +61,11 @@ TEST(Topology, PlacementsAreThoseOfAnEnumeration) {
     std::vector<int> degrees;
     for (int d = 1; d <= devices; ++d)
       if (devices % d == 0) degrees.push_back(d);
-    const int stages = degrees[static_cast<std::size_t>(draw(0, static_cast<int>(degrees.size()) - 1))];
+    const int stages =
+        degrees[static_cast<std::size_t>(draw(0, static_cast<int>(degrees.size()) - 1))];
     const int per_stage = devices / stages;
     Strategy s;
-    for (int* degree : {&s.tp, &s.cp})
-      do {
+    for (int* degree : {&s.tp, &s.cp}) do {
         *degree = draw(1, per_stage);
       } while (per_stage % (s.tp * s.cp) != 0);
     s.dp = per_stage / (s.tp * s.cp);
