@@ -62,6 +62,7 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     }
     facts_.push_back(f);
   }
+  knows_moments_ = finds_moments();
 }
 
 template <class Visit>
@@ -94,12 +95,19 @@ Bytes BraidModel::least_memory(const StageSite& site) const {
   return least;
 }
 
-// Everything about a stage's place that a layer's price depends on: device types, links, alignment
-// to nodes, and whether it holds the copy of a tied embedding, whose distance to the first stage
-// only the last one pays.
+// Everything that a layer's price depends on: device types, links, alignment to nodes, whether the
+// stage holds the copy of a tied embedding, whose distance to the first stage only the last one
+// pays; the mesh, the micro-batches, and whether backward is split.
 StageClass BraidModel::stage_class(const StageSite& site) const {
-  StageClass key = network_.topology().signature(devices_of_stage(site.stage, site.mesh));
-  key.push_back(site.last() ? 1 : 0);
+  const std::vector<int> place =
+      network_.topology().signature(devices_of_stage(site.stage, site.mesh));
+  StageClass key(place.begin(), place.end());
+  const bool splits_backward = weights_waiting(site.shape, 0) > 0;
+  key.insert(key.end(), {site.last() ? 1 : 0, site.mesh.stages, static_cast<int>(site.mesh.order),
+                         site.micro_batch, site.shape.micro_batches, splits_backward ? 1 : 0});
+  // Devices that rest work faster.
+  if (profile_ != nullptr && profile_->rest_gain)
+    key.insert(key.end(), {static_cast<int>(site.shape.schedule), site.shape.chunks});
   return key;
 }
 
@@ -176,6 +184,20 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
   return c;
 }
 
+// By its FLOPs and bytes a layer computes as long under every strategy.
+LayerTime BraidModel::least_compute(int type, const StageSite& site) const {
+  const Facts& f = facts_[static_cast<std::size_t>(type)];
+  if (f.times || f.forward || settings_.analytic) return {};
+  const Strategy split{.dp = site.mesh.stage_devices()};
+  const double samples = static_cast<double>(site.micro_batch) / split.dp;
+  const Compute c = compute(f, split, samples, slowest_device(site), site.shape);
+  LayerTime time;
+  time.forward_compute = c.forward;
+  time.backward_input_compute = c.backward_input;
+  time.backward_weight_compute = c.backward_weight;
+  return time;
+}
+
 // Measured with all devices at work, or a share of what the maker promises.
 double BraidModel::memory_rate(const DeviceType& device) const {
   const bool measured = profile_ != nullptr && !profile_->gemms.empty();
@@ -204,10 +226,32 @@ Seconds BraidModel::transfer(int type, const StageSite& site) const {
                                    devices_of_stage(site.stage + 1, site.mesh)));
 }
 
+Bytes BraidModel::held(const LayerMemory& memory, const StageSite& site) const {
+  return scaled(memory.activations, in_flight(site.shape, site.stage)) +
+         weights_waiting(site.shape, site.stage) * memory.deferred;
+}
+
 Bytes BraidModel::resident(const LayerMemory& memory, const StageSite& site) const {
-  const Bytes held = scaled(memory.activations, in_flight(site.shape, site.stage)) +
-                     weights_waiting(site.shape, site.stage) * memory.deferred;
-  return memory.states() + memory.constants + held - memory.in_turn + slack(held);
+  const Bytes waits = held(memory, site);
+  return memory.states() + memory.constants + waits - memory.in_turn + slack(waits);
+}
+
+// Slack is charged for all that a layer ever holds, whichever moment is the worst.
+Bytes BraidModel::least_resident(const LayerCost& cost, const Strategy& strategy,
+                                 const StageSite& site) const {
+  if (!knows_moments_) return resident(cost.memory, site);
+  const LayerMemory& memory = cost.memory;
+  const HeldTogether together = held_together(site.shape, site.stage);
+  Bytes least = memory.weights + memory.optimizer + memory.constants +
+                std::int64_t{together.activations} * memory.activations +
+                std::int64_t{together.deferred} * memory.deferred + slack(held(memory, site));
+  if (gradients_stay(strategy)) {
+    least += memory.gradients;
+  } else if (together.gradients) {
+    const bool scattered = cost.short_lived.gradient > Bytes();
+    least += scattered ? std::min(memory.gradients, cost.short_lived.share) : memory.gradients;
+  }
+  return least;
 }
 
 Bytes BraidModel::slack(Bytes in_use) const { return scaled(in_use, slack_); }
@@ -221,7 +265,7 @@ Bytes BraidModel::stage_overhead(const StageSite& site) const {
 }
 
 // A profile of another system has measured peaks, which say nothing of the moments behind them.
-bool BraidModel::knows_moments() const {
+bool BraidModel::finds_moments() const {
   if (profile_ != nullptr && profile_->only_stage) return false;
   return std::ranges::none_of(facts_, [](const Facts& f) {
     return f.measured != nullptr && (!f.measured->saved.empty() || f.measured->parameter_bytes);

@@ -27,11 +27,14 @@ class BraidModel final : public CostModel {
 
   bool prices(const Strategy&) const override { return true; }
   LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const override;
+  LayerTime least_compute(int type, const StageSite& site) const override;
   Bytes resident(const LayerMemory& memory, const StageSite& site) const override;
+  Bytes least_resident(const LayerCost& cost, const Strategy& strategy,
+                       const StageSite& site) const override;
   Bytes slack(Bytes in_use) const override;
   Bytes stage_overhead(const StageSite& site) const override;
   Bytes messages(const StageSite& site) const override;
-  bool knows_moments() const override;
+  bool knows_moments() const override { return knows_moments_; }
   Bytes message(int type, const StageSite& site) const override;
   Bytes looked_at(int type, const StageSite& site) const override;
   double redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
@@ -92,8 +95,11 @@ class BraidModel final : public CostModel {
   double spare_backward(const Work& head) const;
   double update_time(double elements, const DeviceType& device) const;
   double memory_rate(const DeviceType& device) const;
+  bool finds_moments() const;
   const DeviceType& slowest_device(const StageSite& site) const;
   Bytes least_memory(const StageSite& site) const;
+  // Bytes that wait for the stage's worst moment: activations and what weight gradients need.
+  Bytes held(const LayerMemory& memory, const StageSite& site) const;
   template <class Visit>
   void visit_device_types(const StageSite& site, Visit visit) const;
 
@@ -107,6 +113,7 @@ class BraidModel final : public CostModel {
   Correction correction_;
   double slack_;
   std::optional<Bytes> context_;
+  bool knows_moments_ = true;
 };
 
 }  // namespace braid

@@ -23,8 +23,8 @@ struct StageSite {
   bool last() const { return stage + 1 == shape.stages; }
 };
 
-// Identifies stages whose layers have equal prices; comparable, otherwise opaque.
-using StageClass = std::vector<int>;
+// Identifies sites whose layers have equal prices; comparable, otherwise opaque.
+using StageClass = std::vector<std::int64_t>;
 
 class CostModel {
  public:
@@ -33,9 +33,21 @@ class CostModel {
   // Whether the model has a formula for this kind of split.
   virtual bool prices(const Strategy& strategy) const = 0;
   virtual LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const = 0;
+  // What a layer computes at least, under any strategy; zero where that is not known.
+  virtual LayerTime least_compute(int type, const StageSite& site) const {
+    static_cast<void>(type), static_cast<void>(site);
+    return {};
+  }
   // Bytes of a layer that stay through the stage's worst moment: states, and activations of every
   // micro-batch in flight with their slack.
   virtual Bytes resident(const LayerMemory& memory, const StageSite& site) const = 0;
+  // Bytes of a layer that stay through a moment which all layers of the stage share: what these add
+  // up to is never more than the stage's peak.
+  virtual Bytes least_resident(const LayerCost& cost, const Strategy& strategy,
+                               const StageSite& site) const {
+    static_cast<void>(strategy);
+    return resident(cost.memory, site);
+  }
   // What an allocator reserves beyond `in_use` bytes that come and go.
   virtual Bytes slack(Bytes in_use) const {
     static_cast<void>(in_use);
@@ -88,7 +100,8 @@ class CostModel {
     return std::nullopt;
   }
 
-  // Stages of one class price every layer alike (but for what is in flight).
+  // Sites of one class price every layer and every change of layout alike; what is in flight is no
+  // part of a price.
   virtual StageClass stage_class(const StageSite& site) const = 0;
   // The cuts that its pipeline formula is made for; empty: any.
   virtual std::vector<int> given_cuts(int blocks, int stages) const {

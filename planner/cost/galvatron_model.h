@@ -29,7 +29,9 @@ class GalvatronModel final : public CostModel {
   StageWeights weights(const PipelineShape& shape, int stage) const override;
   std::optional<Seconds> own_iteration(const PipelineShape& shape,
                                        std::span<const StageTimes> stages) const override;
-  StageClass stage_class(const StageSite& site) const override { return {site.stage}; }
+  StageClass stage_class(const StageSite& site) const override {
+    return {site.stage, site.shape.stages, site.shape.micro_batches, site.micro_batch};
+  }
   // Equal counts with the remainder on the last stage: its formula looks at the first and the last
   // stage only, so that any other cut could hide work in between.
   std::vector<int> given_cuts(int blocks, int stages) const override;

@@ -1,6 +1,7 @@
 #include "planner/cost/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "planner/core/error.h"
@@ -84,7 +85,7 @@ Seconds lap_time(const PipelineShape& shape, Stages stages, int laps) {
 }
 
 Seconds longest_lap_time(const PipelineShape& shape, Stages stages) {
-  const int most = (shape.micro_batches - 1) / shape.stages;
+  const int most = laps(shape) - 1;
   // Each further lap trades the same W for the same transfers, so an end of the range is longest.
   return std::max(lap_time(shape, stages, std::min(1, most)), lap_time(shape, stages, most));
 }
@@ -245,6 +246,11 @@ Seconds pipeline_time(const PipelineShape& shape, Stages stages) {
   internal_failure("a schedule without a time", std::source_location::current());
 }
 
+int laps(const PipelineShape& shape) {
+  if (shape.schedule == ScheduleKind::gpipe || shape.chunks > 1) return 1;
+  return (shape.micro_batches - 1) / shape.stages + 1;
+}
+
 int weights_waiting(const PipelineShape& shape, int stage) {
   if (shape.schedule != ScheduleKind::zero_bubble || shape.stages == 1) return 0;
   return std::min(stage + 1, shape.micro_batches);
@@ -272,6 +278,40 @@ double in_flight(const PipelineShape& shape, int stage) {
       return static_cast<double>(std::min(2 * to_last + (v - 1) * p + 1, m * v)) / v;
   }
   internal_failure("a schedule without activations", std::source_location::current());
+}
+
+namespace {
+
+// Of the first `units` chunk passes, those of one chunk: p micro-batches pass a chunk, then the
+// next.
+int passes_of_chunk(int units, int p, int v, int chunk) {
+  return units / (p * v) * p + std::clamp(units % (p * v) - chunk * p, 0, p);
+}
+
+// Of the chunk that holds the fewest, `backwards` passes behind the stage's fullest moment.
+int fewest_of_a_chunk(const PipelineShape& shape, int full, int backwards) {
+  const int p = shape.stages, v = shape.chunks;
+  int fewest = shape.micro_batches;
+  for (int chunk = 0; chunk < v; ++chunk)
+    fewest = std::min(fewest, passes_of_chunk(full + backwards, p, v, chunk) -
+                                  passes_of_chunk(backwards, p, v, v - 1 - chunk));
+  return fewest;
+}
+
+}  // namespace
+
+HeldTogether held_together(const PipelineShape& shape, int stage) {
+  const int p = shape.stages, m = shape.micro_batches, v = shape.chunks;
+  if (v > 1) {
+    const int full = static_cast<int>(std::lround(in_flight(shape, stage) * v));  // chunk passes
+    const int backwards = (v - 1) * p + 1;  // until each chunk has had one
+    const bool later = full + backwards <= m * v;
+    return {fewest_of_a_chunk(shape, full, later ? backwards : 0), 0, later};
+  }
+  const auto full = static_cast<int>(in_flight(shape, stage));
+  if (!splits_backward(shape)) return {full, 0, full < m};
+  // Weight gradients are made from the pass of micro-batch p on.
+  return {full, m > p ? stage : 0, m > p};
 }
 
 }  // namespace braid

@@ -67,6 +67,10 @@ Seconds transfer_time(const PipelineShape& shape, Seconds transfer);
 // transfers; equal to it for even stages within the limits of transfer_time, and always for gpipe.
 Seconds pipeline_time(const PipelineShape& shape, std::span<const StageTimes> stages);
 
+// How many times an iteration takes at least as long as one micro-batch through all stages and
+// back: only when the first has come back is there room for another.
+int laps(const PipelineShape& shape);
+
 // The share of an iteration of even stages in which each waits for the others.
 double resting_share(const PipelineShape& shape);
 
@@ -76,5 +80,14 @@ double in_flight(const PipelineShape& shape, int stage);
 // The most micro-batches whose weight gradients wait at once: backward by input runs ahead of them,
 // the further the later the stage. None where backward is one piece.
 int weights_waiting(const PipelineShape& shape, int stage);
+
+// What a stage surely holds at once, at the end of one of its forward passes: never more than at
+// the worst moment of the step.
+struct HeldTogether {
+  int activations = 0;     // micro-batches of every layer, from forward to backward by input
+  int deferred = 0;        // micro-batches whose weight gradients wait
+  bool gradients = false;  // every layer has made weight gradients in this step
+};
+HeldTogether held_together(const PipelineShape& shape, int stage);
 
 }  // namespace braid

@@ -75,7 +75,7 @@ class Baseline {
 Exploration explore_baseline(const SearchContext& context, const DecisionTree& tree,
                              const SearchOptions& options) {
   const Baseline baseline(options.algorithm, context, tree);
-  Finalists finalists(options.alternatives + 1);
+  Finalists finalists(options.alternatives + 1, context.time_limit);
   Exploration result;
   for (const Configuration& c : tree.configurations) {
     if (options.stop != nullptr && options.stop->load()) {

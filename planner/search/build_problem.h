@@ -1,12 +1,13 @@
 #pragma once
 // From a configuration to the numbers that the exact search works on, and back to a plan.
 
-#include <functional>
-#include <memory>
+#include <limits>
+#include <optional>
 
 #include "planner/cost/cost_model.h"
 #include "planner/plan/plan.h"
 #include "planner/search/decision_tree.h"
+#include "planner/search/stage_prices.h"
 #include "planner/search/stage_search.h"
 
 namespace braid {
@@ -19,11 +20,8 @@ struct SearchContext {
   Bytes memory_limit;
   bool drop_covered_layouts = true;  // Rule::covered_layout
   bool even_cuts = false;
-  // By how much layers may add up to more than the budget: a step, as played, needs less at a time.
-  // Whether a plan fits is its step's to say.
-  Bytes beyond = {};
-  // Configurations that gain nothing by that are left out: they were searched without it.
-  bool only_where_more_memory_helps = false;
+  double time_limit = std::numeric_limits<double>::infinity();  // slower plans are of no use
+  PriceCache* prices = nullptr;  // of the tree that is searched; none: each problem prices anew
 };
 
 // Gradient reductions of later stages hide behind the first stage's last backward, so they carry no
@@ -35,18 +33,12 @@ inline double without_ties(double time, int stages) {
   return time / (1 + 2 * kTieWeight * (stages - 1));
 }
 
-// Which strategies a problem offers. Unset: all of the branch.
-struct StrategyFilter {
-  std::function<bool(const Strategy&)> blocks;
-  std::function<bool(const Strategy&)> outside;  // embedding and head
-};
-
 struct BuiltProblem {
   Configuration configuration;
   std::vector<Strategy> strategies;  // that LayerOption::strategy counts
   std::vector<int> block_types;      // a model type for each of the problem's block types
   PipelineProblem problem;
-  std::int64_t priced = 0;  // layer costs computed
+  std::int64_t priced = 0;  // layer costs computed for it alone
 };
 
 struct ProblemOptions {
@@ -54,10 +46,14 @@ struct ProblemOptions {
   std::optional<StageWeights> weights;  // unset: the cost model's own
   bool late_reduce = false;             // charge every stage for its reduction, hidden or not
   bool recurrence = false;              // changes of layout as Galvatron's recurrence charges them
-  bool within = false;                  // layers add up to no more than the budget
+  bool least_memory = false;            // CostModel::least_resident: what no plan can do without
 };
 BuiltProblem build_problem(const SearchContext& context, const TreeBranch& branch,
                            const Configuration& configuration, const ProblemOptions& options = {});
+
+// Seconds that no plan of a configuration is faster than: its layers compute, its stages hand on,
+// nothing else takes time. Needs no strategy's price.
+double ideal_bound(const SearchContext& context, const Configuration& configuration);
 
 // The plan that a solution stands for; its prediction is still empty.
 Plan plan_of(const SearchContext& context, const BuiltProblem& built,

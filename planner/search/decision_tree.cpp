@@ -18,24 +18,26 @@ constexpr int kMostChunks = 4;
 
 constexpr std::array kRules = {
     RuleInfo{Rule::tp_in_node, "tp-in-node",
-             "a tensor-parallel group that leaves its node waits for the network twice a layer"},
+             "a tensor-parallel group that leaves its node waits for the network twice a layer",
+             true},
     RuleInfo{Rule::ulysses_or_ring, "ulysses-or-ring",
-             "both cut the sequence; one of them at a time keeps the space small"},
+             "both cut the sequence; one of them at a time keeps the space small", true},
     RuleInfo{Rule::ring_needs_tokens, "ring-needs-tokens",
-             "with fewer than 2048 tokens a device, ring attention cannot hide its transfers"},
+             "with fewer than 2048 tokens a device, ring attention cannot hide its transfers",
+             true},
     RuleInfo{Rule::fill_pipeline, "fill-pipeline",
-             "fewer micro-batches than stages leave stages idle for most of the iteration"},
+             "fewer micro-batches than stages leave stages idle for most of the iteration", true},
     RuleInfo{Rule::gpipe_memory, "gpipe-memory",
-             "1F1B has the same bubble and holds activations of fewer micro-batches"},
+             "1F1B has the same bubble and holds activations of fewer micro-batches", true},
     RuleInfo{
         Rule::near_tensor_groups, "near-tensor-groups",
-        "tensor groups talk in every layer, replicas once an iteration: the near links are theirs"},
+        "tensor groups talk in every layer, replicas once an iteration: the near links are theirs",
+        true},
     RuleInfo{Rule::few_chunks, "few-chunks",
-             "beyond 4 chunks a stage, transfers grow faster than the bubble shrinks"},
+             "beyond 4 chunks a stage, transfers grow faster than the bubble shrinks", true},
     RuleInfo{Rule::covered_layout, "covered-layout",
-             "another way to lay out the activations is no slower and no larger in any layer, so "
-             "nothing "
-             "is gained by changing into this one"},
+             "another way to lay out the activations is no slower and no larger in any layer, and "
+             "no farther from the others"},
     RuleInfo{
         Rule::unmeasured_squares, "unmeasured-squares",
         "runs on ranks that shared a GPU took longer than the price of a spatial-temporal square "
@@ -52,6 +54,15 @@ std::int64_t longest_sequence(const Model& model) {
   std::int64_t tokens = 0;
   for (const LayerType& type : model.types) tokens = std::max(tokens, type.shape.tokens);
   return tokens;
+}
+
+std::vector<Rule> advice(const Configuration& c) {
+  std::vector<Rule> against;
+  if (c.shape.micro_batches < c.shape.stages) against.push_back(Rule::fill_pipeline);
+  if (c.shape.schedule == ScheduleKind::gpipe) against.push_back(Rule::gpipe_memory);
+  if (c.shape.chunks > kMostChunks) against.push_back(Rule::few_chunks);
+  if (c.order == MeshOrder::pp_tp_cp_dp) against.push_back(Rule::near_tensor_groups);
+  return against;
 }
 
 class Builder {
@@ -151,18 +162,13 @@ class Builder {
     // Chunks of equal size from blocks of one type, so that a stage's chunks cost the same.
     if (c.shape.chunks > 1 && (blocks_ % (c.shape.stages * c.shape.chunks) != 0 || !equal_blocks()))
       return;
-    if (c.shape.micro_batches < c.shape.stages && options_.applies(Rule::fill_pipeline))
-      return count(Rule::fill_pipeline);
-    if (c.shape.schedule == ScheduleKind::gpipe && options_.applies(Rule::gpipe_memory))
-      return count(Rule::gpipe_memory);
-    if (c.shape.chunks > kMostChunks && options_.applies(Rule::few_chunks))
-      return count(Rule::few_chunks);
-    if (c.order == MeshOrder::pp_tp_cp_dp && options_.applies(Rule::near_tensor_groups))
-      return count(Rule::near_tensor_groups);
+    for (const Rule rule : advice(c)) {
+      if (options_.all_configurations || !options_.applies(rule)) continue;
+      ++tree_.pruned_configurations[rule];
+      return;
+    }
     tree_.configurations.push_back(c);
   }
-
-  void count(Rule rule) { ++tree_.pruned_configurations[rule]; }
 
   bool equal_blocks() const {
     return std::all_of(model_.layers.begin() + 1, model_.layers.end() - 1,
@@ -238,6 +244,19 @@ std::size_t DecisionTree::num_pruned() const {
 DecisionTree build_tree(const Model& model, const Cluster& cluster, std::int64_t global_batch,
                         const SpaceOptions& options) {
   return Builder(model, cluster, global_batch, options).build();
+}
+
+std::optional<Rule> advice_against(const Configuration& configuration) {
+  const std::vector<Rule> against = advice(configuration);
+  if (against.empty()) return std::nullopt;
+  return against.front();
+}
+
+void restore_leaves(DecisionTree& tree, const std::function<bool(const Strategy&)>& offered) {
+  for (TreeBranch& branch : tree.branches)
+    for (TreeLeaf& leaf : branch.leaves)
+      if (leaf.pruned_by && info(*leaf.pruned_by).heuristic && offered(leaf.strategy))
+        leaf.pruned_by.reset();
 }
 
 std::vector<Strategy> kept_strategies(const TreeBranch& branch) {

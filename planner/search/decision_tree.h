@@ -1,7 +1,10 @@
 #pragma once
 // The space of plans, built as a tree: pipeline degree first, then one axis of the stage's devices
-// a level. Branches are pruned by named rules, each with its reason, each can be switched off.
+// a level. Branches are pruned by named rules, each with its reason, each can be switched off. A
+// search that proves its result prunes by rules that are proven: the others only say what it looks
+// at first.
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -32,6 +35,7 @@ struct RuleInfo {
   Rule rule;
   std::string_view name;
   std::string_view reason;
+  bool heuristic = false;  // mostly right: there are questions whose best plan it would prune
 };
 std::span<const RuleInfo> pruning_rules();
 const RuleInfo& info(Rule rule);
@@ -44,8 +48,9 @@ struct SpaceOptions {
   std::vector<MeshOrder> mesh_orders;      // empty: all
   int max_tp = 0, max_cp = 0, max_pp = 0;  // 0: no limit
   bool recompute = true;
-  bool even_cuts = false;  // stages of equal size only
-  bool primepar = true;    // try what is on the front of PrimePar's operators
+  bool even_cuts = false;           // stages of equal size only
+  bool primepar = true;             // try what is on the front of PrimePar's operators
+  bool all_configurations = false;  // heuristics prune none
   bool applies(Rule rule) const;
 };
 
@@ -84,6 +89,10 @@ struct DecisionTree {
 
 DecisionTree build_tree(const Model& model, const Cluster& cluster, std::int64_t global_batch,
                         const SpaceOptions& options);
+// The heuristic that speaks against a configuration, if any.
+std::optional<Rule> advice_against(const Configuration& configuration);
+// Brings leaves back that only a heuristic has pruned, where `offered` allows.
+void restore_leaves(DecisionTree& tree, const std::function<bool(const Strategy&)>& offered);
 // The strategies of a branch that survive.
 std::vector<Strategy> kept_strategies(const TreeBranch& branch);
 const TreeBranch& branch_of(const DecisionTree& tree, int stages);

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
+#include <span>
+#include <utility>
 
 #include "planner/core/parallel.h"
 #include "planner/plan/legal.h"
@@ -31,14 +32,23 @@ constexpr std::size_t kAllWork = 8'000'000;
 struct Candidate {
   Configuration configuration;
   std::optional<Strategy> outside;
-  double bound = 0;
-  std::optional<double> quick;  // the time of a plan that was found without search
+  bool advised_against = false;     // by a heuristic: looked at behind the others
+  double bound = 0;                 // seconds that none of its plans is faster than
+  std::optional<double> quick;      // the time of a plan that was found without search
+  double found = kForever.value();  // the time of its fastest plan
+  bool solved = false;
+  bool settled = false;  // an exact search would add nothing
   std::int64_t priced = 0;
 };
 
-ProblemOptions options_of(const Candidate& candidate, bool within = false) {
+enum class Memory {
+  least,  // what no plan can do without: for bounds
+  safe,   // what layers need one by one: for plans that fit
+};
+
+ProblemOptions options_of(const Candidate& candidate, Memory memory) {
   ProblemOptions options;
-  options.within = within;
+  options.least_memory = memory == Memory::least;
   if (candidate.outside)
     options.filter.outside = [chosen = *candidate.outside](const Strategy& s) {
       return s == chosen;
@@ -50,7 +60,12 @@ class Explorer {
  public:
   Explorer(const SearchContext& context, const DecisionTree& tree, const SearchOptions& options,
            std::vector<Finalist> known)
-      : context_(context), tree_(tree), options_(options), finalists_(options.alternatives + 1) {
+      : context_(context),
+        prices_({context.model, context.cost, context.drop_covered_layouts}),
+        tree_(tree),
+        options_(options),
+        finalists_(options.alternatives + 1) {
+    context_.prices = &prices_;
     has_known_ = !known.empty();
     for (Finalist& finalist : known) finalists_.add(std::move(finalist));
   }
@@ -58,34 +73,52 @@ class Explorer {
   Exploration run() {
     collect();
     bound_all();
-    enter_quick_plans();
     solve_promising();
     Exploration result;
     result.ranked = finalists_.ranked();
     // What was not solved is proven to be no faster than a plan that was found.
-    result.lower_bound = std::min(lower_bound_, finalists_.best().value_or(kForever).value());
+    result.lower_bound = std::min(lower_bound_, best());
+    for (const Candidate& candidate : candidates_)
+      if (candidate.bound < best()) result.open.push_back(candidate.configuration);
     result.statistics = statistics_;
+    result.statistics.strategies += prices_.priced();
     return result;
   }
 
  private:
-  BuiltProblem build(const Candidate& candidate) const {
-    return build(candidate, options_of(candidate));
+  BuiltProblem build(const Candidate& candidate, Memory memory) const {
+    return build(candidate, options_of(candidate, memory));
   }
   BuiltProblem build(const Candidate& candidate, const ProblemOptions& options) const {
     const TreeBranch& branch = branch_of(tree_, candidate.configuration.shape.stages);
     return build_problem(context_, branch, candidate.configuration, options);
   }
 
+  double best() const { return finalists_.best().value_or(kForever).value(); }
+
+  // A plan of this configuration must be faster than this to matter.
+  double limit_of(const Candidate& candidate) const {
+    // Where embedding and head multiply the candidates, or plans are known, alternatives stay as
+    // they were found quickly.
+    const bool must_win = candidate.outside || has_known_ || candidate.advised_against;
+    return must_win ? best() : finalists_.limit(candidate.configuration.shape);
+  }
+
   void collect() {
     for (const Configuration& c : tree_.configurations) {
+      Candidate candidate{.configuration = c,
+                          .outside = std::nullopt,
+                          .advised_against = advice_against(c).has_value(),
+                          .quick = std::nullopt};
       if (!context_.cost.outside_shares_strategy()) {
-        candidates_.push_back({.configuration = c, .outside = std::nullopt, .quick = std::nullopt});
+        candidates_.push_back(std::move(candidate));
         continue;
       }
       const TreeBranch& branch = branch_of(tree_, c.shape.stages);
-      for (const Strategy& s : shared_outside_strategies(context_, branch, c))
-        candidates_.push_back({.configuration = c, .outside = s, .quick = std::nullopt});
+      for (const Strategy& s : shared_outside_strategies(context_, branch, c)) {
+        candidate.outside = s;
+        candidates_.push_back(candidate);
+      }
     }
     statistics_.configurations = static_cast<int>(candidates_.size());
   }
@@ -97,37 +130,51 @@ class Explorer {
       options_.progress({done, static_cast<int>(candidates_.size()), finalists_.best()});
   }
 
+  // First what heuristics advise, the least ideal bound first: what is found quickly there spares
+  // the others all but that bound.
   void bound_all() {
-    for (std::size_t begin = 0; begin < candidates_.size(); begin += kBoundWave) {
+    parallel_for(candidates_.size(), options_.threads, [&](std::size_t i) {
+      Candidate& candidate = candidates_[i];
+      candidate.bound = without_ties(ideal_bound(context_, candidate.configuration),
+                                     candidate.configuration.shape.stages);
+    });
+    std::ranges::stable_sort(
+        candidates_, {}, [](const Candidate& c) { return std::pair(c.advised_against, c.bound); });
+    for (std::size_t begin = 0; begin < candidates_.size() && !stopped(); begin += kBoundWave) {
       const std::size_t count = std::min(kBoundWave, candidates_.size() - begin);
-      parallel_for(count, options_.threads, [&](std::size_t i) {
-        Candidate& candidate = candidates_[begin + i];
-        const BuiltProblem built = build(candidate);
-        const double bound = pipeline_bound(built.problem);
-        candidate.bound = without_ties(bound, candidate.configuration.shape.stages);
-        if (const auto solution = quick_pipeline(built.problem)) candidate.quick = solution->time;
-        candidate.priced = built.priced;
-        if (!context_.only_where_more_memory_helps) return;
-        const BuiltProblem strict = build(candidate, options_of(candidate, true));
-        if (bound >= pipeline_bound(strict.problem)) candidate.bound = kForever.value();
-      });
+      parallel_for(count, options_.threads,
+                   [&](std::size_t i) { look_at(candidates_[begin + i]); });
+      enter_quick_plans(std::span(candidates_).subspan(begin, count));
       report(0);
     }
     for (const Candidate& candidate : candidates_) statistics_.strategies += candidate.priced;
     std::ranges::stable_sort(candidates_, {}, &Candidate::bound);
   }
 
-  // Quick plans, the most promising first, set the time to beat.
-  void enter_quick_plans() {
+  void look_at(Candidate& candidate) const {
+    const double limit = limit_of(candidate);
+    if (candidate.bound >= limit) return;
+    const BuiltProblem built = build(candidate, Memory::least);
+    const double bound = pipeline_bound(built.problem);
+    candidate.bound =
+        std::max(candidate.bound, without_ties(bound, candidate.configuration.shape.stages));
+    candidate.priced = built.priced;
+    if (candidate.bound >= limit) return;
+    const BuiltProblem safe = build(candidate, Memory::safe);
+    if (const auto solution = quick_pipeline(safe.problem)) candidate.quick = solution->time;
+  }
+
+  // The most promising first, to set the time to beat.
+  void enter_quick_plans(std::span<const Candidate> candidates) {
     std::vector<const Candidate*> quick;
-    for (const Candidate& candidate : candidates_)
+    for (const Candidate& candidate : candidates)
       if (candidate.quick) quick.push_back(&candidate);
     std::ranges::stable_sort(quick, {}, [](const Candidate* c) { return *c->quick; });
     for (const Candidate* candidate : quick) {
-      if (*candidate->quick >= finalists_.limit(candidate->configuration.shape)) continue;
-      auto found = find_fitting(context_, build(*candidate), [](const BuiltProblem& built) {
-        return quick_pipeline(built.problem);
-      });
+      if (*candidate->quick >= limit_of(*candidate)) continue;
+      auto found =
+          find_fitting(context_, build(*candidate, Memory::safe),
+                       [](const BuiltProblem& built) { return quick_pipeline(built.problem); });
       if (found) finalists_.add(std::move(*found));
     }
   }
@@ -135,127 +182,216 @@ class Explorer {
   // What one configuration has to offer.
   struct Solved {
     std::vector<Finalist> finalists;
-    double bound = std::numeric_limits<double>::infinity();  // of its plans below the limit
+    double bound = kForever.value();  // of its plans below the limit
+    bool settled = true;              // an exact search would add nothing
     std::size_t work = 0;
   };
 
-  // First the relaxations, which are quick and prove most configurations too slow; then exactly,
-  // below what they found.
-  Solved solve(const Candidate& candidate) const {
-    Solved solved;
-    double limit = finalists_.limit(candidate.configuration.shape);
-    // Where embedding and head multiply the candidates, or plans are known, alternatives stay as
-    // they were found quickly.
-    if (candidate.outside || has_known_)
-      limit = std::min(limit, finalists_.best().value_or(kForever).value());
-    if (candidate.bound >= limit) return solved;
-    const bool alone = candidate.configuration.shape.stages == 1;
-    const BuiltProblem built = build(candidate);
-    const auto proven = [&](double time) {
-      return without_ties(time, candidate.configuration.shape.stages);
-    };
-    double misfit = std::numeric_limits<double>::infinity();  // nothing is proven beyond
-    std::optional<std::pair<PipelineSolution, Plan>> unfit;   // the last of these
-    const auto enter = [&](PipelineSolution solution) {
+  // Enters what a search of one configuration finds, and keeps the times that bound it.
+  class Entry {
+   public:
+    Entry(const Explorer& explorer, const Candidate& candidate, double limit)
+        : explorer_(explorer), stages_(candidate.configuration.shape.stages), limit_(limit) {
+      solved_.bound = candidate.bound;
+    }
+
+    double limit() const { return limit_; }
+    // Whether the fastest solutions need more than there is.
+    bool tight() const { return misfit_ < limit_; }
+    const std::optional<std::pair<PipelineSolution, Plan>>& unfit() const { return unfit_; }
+    double bound() const { return solved_.bound; }
+
+    void enter(const BuiltProblem& built, PipelineSolution solution) {
       solution.time = time_of(built.problem, solution);
-      solved.finalists.push_back(finalist_of(context_, built, solution));
-      double& least = solved.finalists.back().fits ? limit : misfit;
+      Finalist found = finalist_of(explorer_.context_, built, solution);
+      double& least = found.fits ? limit_ : misfit_;
       least = std::min(least, solution.time);
-      if (const Finalist& entered = solved.finalists.back(); !entered.fits)
-        unfit = {std::move(solution), entered.plan};
-    };
+      if (!found.fits) unfit_ = {std::move(solution), found.plan};
+      solved_.finalists.push_back(std::move(found));
+    }
+    void enter(std::optional<Finalist> found) {
+      if (!found) return;
+      if (found->fits) limit_ = std::min(limit_, found->plan.prediction.iteration.value());
+      solved_.finalists.push_back(std::move(*found));
+    }
+    // No solution is faster than `time`.
+    void prove(double time) { solved_.bound = std::max(solved_.bound, proven(time)); }
+    bool meets_bound() const { return solved_.bound >= proven(limit_); }
+
     // No plan lies below the limit, which is the time of one that was found, if any was.
-    const auto conclude = [&] {
-      solved.bound = solved.finalists.empty()
-                         ? std::numeric_limits<double>::infinity()
-                         : std::max(solved.bound, proven(std::min(limit, misfit)));
-      return solved;
-    };
-    solved.bound = candidate.bound;
-    for (const PipelineProblem& simpler : relaxations(built.problem)) {
-      const auto bound = bound_below(simpler, limit);
-      if (!bound) return conclude();
-      solved.bound = std::max(solved.bound, proven(*bound));
-      const auto found = search_pipeline(simpler, {limit, alone ? kMostPoints : kRelaxedPoints,
-                                                   alone ? kAloneWork : kRelaxedWork});
-      if (!found.solution && found.complete) return conclude();
-      if (found.complete) solved.bound = std::max(solved.bound, proven(found.solution->time));
-      if (found.solution) enter(*found.solution);
-      if (solved.bound >= proven(limit)) return solved;  // what was found meets the bound
+    Solved conclude() {
+      if (solved_.finalists.empty())
+        solved_.bound = kForever.value();
+      else
+        prove(std::min(limit_, misfit_));
+      return std::move(solved_);
     }
-    // What would be fastest needs more than there is: the fastest whose layers add up to less.
-    if (misfit < limit) {
-      BuiltProblem less = build(candidate, options_of(candidate, true));
-      if (context_.beyond == Bytes()) tighten(less.problem, unfit->first, unfit->second);
-      const auto find = [&](const BuiltProblem& strict) {
-        return search_pipeline(
-                   alone ? strict.problem : relaxations(strict.problem).front(),
-                   {limit, alone ? kMostPoints : kRelaxedPoints, alone ? kAloneWork : kRelaxedWork})
-            .solution;
-      };
-      if (auto found = find_fitting(context_, std::move(less), find)) {
-        if (found->fits) limit = std::min(limit, found->plan.prediction.iteration.value());
-        solved.finalists.push_back(std::move(*found));
-      }
+    Solved leave(bool settled, std::size_t work = 0) {
+      solved_.settled = settled;
+      solved_.work = work;
+      return std::move(solved_);
     }
-    // Good enough for an alternative: only what could win is worth the rest.
-    if (const auto best = finalists_.best(); best && solved.bound >= best->value()) return solved;
-    // The bound is not the simulator's time, so others may be faster than the plan that meets it:
-    // one that expects every stage's reduction to show, and balanced ones.
-    if (!alone) {
-      ProblemOptions expecting = options_of(candidate);
-      expecting.late_reduce = true;
-      const BuiltProblem late = build(candidate, expecting);
-      const auto found = search_pipeline(relaxations(late.problem).front(),
-                                         {kForever.value(), kRelaxedPoints, kRelaxedWork});
-      if (found.solution) solved.finalists.push_back(finalist_of(context_, late, *found.solution));
-      const bool balances = candidate.configuration.shape.schedule == ScheduleKind::one_f_one_b &&
-                            built.problem.cuts.empty();
-      for (const BuiltProblem* view : {&built, &late}) {
-        if (!balances) break;
-        for (const PipelineSolution& solution : balanced_solutions(view->problem))
-          solved.finalists.push_back(finalist_of(context_, *view, solution));
-      }
-    }
-    if (load_decides(built.problem) || work_ > kAllWork) return solved;
-    const auto exact = search_pipeline(built.problem, {limit, alone ? kMostPoints : kStagePoints,
-                                                       alone ? kAloneWork : kStageWork});
-    solved.work += exact.work;
-    if (exact.solution) enter(*exact.solution);
-    return exact.complete ? conclude() : solved;
+
+   private:
+    double proven(double time) const { return without_ties(time, stages_); }
+
+    const Explorer& explorer_;
+    int stages_;
+    double limit_;
+    double misfit_ = kForever.value();                        // nothing is proven beyond
+    std::optional<std::pair<PipelineSolution, Plan>> unfit_;  // the last of these
+    Solved solved_;
+  };
+
+  static bool is_alone(const Candidate& candidate) {
+    return candidate.configuration.shape.stages == 1;
   }
 
-  void solve_promising() {
-    lower_bound_ = std::numeric_limits<double>::infinity();
-    std::size_t done = 0;
-    while (done < candidates_.size()) {
-      const std::size_t count = std::min(kWave, candidates_.size() - done);
+  static PipelineLimits quick_limits(const Candidate& candidate, double limit) {
+    const bool alone = is_alone(candidate);
+    return {limit, alone ? kMostPoints : kRelaxedPoints, alone ? kAloneWork : kRelaxedWork};
+  }
+
+  // The relaxations, which are quick and prove most configurations too slow, and plans near what
+  // they find.
+  Solved solve_quickly(const Candidate& candidate) const {
+    const double limit = limit_of(candidate);
+    if (candidate.bound >= limit) return {};
+    const BuiltProblem built = build(candidate, Memory::least);
+    Entry entry(*this, candidate, limit);
+    for (const PipelineProblem& simpler : relaxations(built.problem)) {
+      const auto bound = bound_below(simpler, entry.limit());
+      if (!bound) return entry.conclude();
+      entry.prove(*bound);
+      const auto found = search_pipeline(simpler, quick_limits(candidate, entry.limit()));
+      if (!found.solution && found.complete) return entry.conclude();
+      if (found.complete) entry.prove(found.solution->time);
+      if (found.solution) entry.enter(built, *found.solution);
+      if (entry.meets_bound()) return entry.leave(true);
+    }
+    if (entry.tight()) find_what_fits(candidate, built, entry);
+    // Good enough for an alternative: only what could win is worth the rest.
+    if (entry.bound() >= best()) return entry.leave(true);
+    if (!is_alone(candidate)) find_near(candidate, built, entry);
+    return entry.leave(load_decides(built.problem));
+  }
+
+  // What would be fastest needs more than there is: the fastest whose layers add up to less, or are
+  // left so much less as it needs too much.
+  void find_what_fits(const Candidate& candidate, const BuiltProblem& built, Entry& entry) const {
+    const auto find = [&](const BuiltProblem& less) {
+      return search_pipeline(is_alone(candidate) ? less.problem : relaxations(less.problem).front(),
+                             quick_limits(candidate, entry.limit()))
+          .solution;
+    };
+    entry.enter(find_fitting(context_, build(candidate, Memory::safe), find));
+    BuiltProblem tightened = built;
+    tighten(tightened.problem, entry.unfit()->first, entry.unfit()->second);
+    entry.enter(find_fitting(context_, std::move(tightened), find));
+  }
+
+  // The bound is not the simulator's time, so others may be faster than the plan that meets it: one
+  // that expects every stage's reduction to show, and balanced ones.
+  void find_near(const Candidate& candidate, const BuiltProblem& built, Entry& entry) const {
+    ProblemOptions expecting = options_of(candidate, Memory::safe);
+    expecting.late_reduce = true;
+    const BuiltProblem late = build(candidate, expecting);
+    const auto found = search_pipeline(relaxations(late.problem).front(),
+                                       {kForever.value(), kRelaxedPoints, kRelaxedWork});
+    if (found.solution) entry.enter(finalist_of(context_, late, *found.solution));
+    if (candidate.configuration.shape.schedule != ScheduleKind::one_f_one_b ||
+        !built.problem.cuts.empty())
+      return;
+    for (const BuiltProblem* view : {&built, &late})
+      for (const PipelineSolution& solution : balanced_solutions(view->problem))
+        entry.enter(finalist_of(context_, *view, solution));
+  }
+
+  Solved solve_exactly(const Candidate& candidate) const {
+    const double limit = limit_of(candidate);
+    if (candidate.bound >= limit) return {};
+    const BuiltProblem built = build(candidate, Memory::least);
+    Entry entry(*this, candidate, limit);
+    const bool alone = is_alone(candidate);
+    std::size_t work = 0;
+    const auto search = [&](const BuiltProblem& problem) {
+      const auto found = search_pipeline(
+          problem.problem,
+          {entry.limit(), alone ? kMostPoints : kStagePoints, alone ? kAloneWork : kStageWork});
+      work += found.work;
+      if (found.solution) entry.enter(problem, *found.solution);
+      return found.complete;
+    };
+    const bool complete = search(built);
+    if (entry.tight()) search(build(candidate, Memory::safe));
+    if (!complete) return entry.leave(true, work);
+    Solved solved = entry.conclude();
+    solved.work = work;
+    return solved;
+  }
+
+  // Solves candidates in waves, as long as `go_on` says, and enters what they find.
+  template <class Solve, class GoOn>
+  void solve_each(std::vector<Candidate*> candidates, Solve solve, GoOn go_on) {
+    for (std::size_t done = 0; done < candidates.size() && go_on();) {
       if (stopped()) {
         statistics_.interrupted = true;
-        lower_bound_ = std::min(lower_bound_, candidates_[done].bound);
         return;
       }
+      const std::size_t count = std::min(kWave, candidates.size() - done);
       std::vector<Solved> found(count);
       parallel_for(count, options_.threads,
-                   [&](std::size_t i) { found[i] = solve(candidates_[done + i]); });
-      for (Solved& solved : found) {
-        statistics_.solved += solved.finalists.empty() ? 0 : 1;
-        lower_bound_ = std::min(lower_bound_, solved.bound);
+                   [&](std::size_t i) { found[i] = solve(*candidates[done + i]); });
+      for (std::size_t i = 0; i < count; ++i) {
+        Candidate& candidate = *candidates[done + i];
+        Solved& solved = found[i];
+        candidate.solved = true;
+        candidate.settled = solved.settled;
+        candidate.bound = std::max(candidate.bound, solved.bound);
+        for (Finalist& finalist : solved.finalists) {
+          if (finalist.fits)
+            candidate.found = std::min(candidate.found, finalist.plan.prediction.iteration.value());
+          finalists_.add(std::move(finalist));
+        }
         work_ += solved.work;
-        for (Finalist& finalist : solved.finalists) finalists_.add(std::move(finalist));
       }
       done += count;
       report(static_cast<int>(done));
     }
   }
 
-  const SearchContext& context_;
+  void solve_promising() {
+    std::vector<Candidate*> all;
+    for (Candidate& candidate : candidates_) all.push_back(&candidate);
+    solve_each(
+        all, [&](const Candidate& c) { return solve_quickly(c); }, [] { return true; });
+    const auto open = [&](auto key) {
+      std::vector<Candidate*> list;
+      for (Candidate& candidate : candidates_)
+        if (!candidate.settled && candidate.bound < best()) list.push_back(&candidate);
+      std::ranges::stable_sort(list, {}, key);
+      return list;
+    };
+    // Half of the work for where plans are fastest, the rest for where the bound is least.
+    const auto exactly = [&](const Candidate& c) { return solve_exactly(c); };
+    solve_each(open([](const Candidate* c) { return c->found; }), exactly,
+               [&] { return work_ <= kAllWork / 2; });
+    solve_each(open([](const Candidate* c) { return c->bound; }), exactly,
+               [&] { return work_ <= kAllWork; });
+    for (const Candidate& candidate : candidates_) {
+      statistics_.solved += candidate.solved && candidate.found < kForever.value() ? 1 : 0;
+      lower_bound_ = std::min(lower_bound_, candidate.bound);
+    }
+  }
+
+  SearchContext context_;
+  PriceCache prices_;
   const DecisionTree& tree_;
   const SearchOptions& options_;
   std::vector<Candidate> candidates_;
   Finalists finalists_;
   bool has_known_ = false;
-  double lower_bound_ = 0;
+  double lower_bound_ = kForever.value();
   std::size_t work_ = 0;  // of exact searches
   SearchStatistics statistics_;
 };

@@ -11,6 +11,7 @@ struct Exploration {
   std::vector<Finalist> ranked;  // fastest first
   double lower_bound = 0;        // over the whole space
   SearchStatistics statistics;
+  std::vector<Configuration> open;  // that may hold a faster plan than the best
 };
 
 // `known` plans are in the race from the start.

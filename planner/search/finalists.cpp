@@ -14,7 +14,7 @@ double iteration_of(const Finalist& f) { return f.plan.prediction.iteration.valu
 }  // namespace
 
 void Finalists::add(Finalist finalist) {
-  if (!finalist.fits) return;
+  if (!finalist.fits || iteration_of(finalist) >= limit_) return;
   const auto rival = std::ranges::find_if(
       finalists_, [&](const Finalist& f) { return same_kind(f.plan.shape, finalist.plan.shape); });
   if (rival == finalists_.end()) {
@@ -25,7 +25,7 @@ void Finalists::add(Finalist finalist) {
 }
 
 double Finalists::limit(const PipelineShape& shape) const {
-  double own = std::numeric_limits<double>::infinity();
+  double own = limit_;
   std::vector<double> times;
   for (const Finalist& f : finalists_) {
     if (same_kind(f.plan.shape, shape)) own = iteration_of(f);

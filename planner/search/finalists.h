@@ -2,6 +2,7 @@
 // The plans that are still in the race: one for each pipeline degree and schedule, priced by the
 // simulator.
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -18,7 +19,9 @@ struct Finalist {
 
 class Finalists {
  public:
-  explicit Finalists(int keep) : keep_(keep) {}
+  // Plans that are no faster than `limit` seconds stay out.
+  explicit Finalists(int keep, double limit = std::numeric_limits<double>::infinity())
+      : keep_(keep), limit_(limit) {}
 
   void add(Finalist finalist);  // if it fits
   // A plan of this shape must be faster than this to matter.
@@ -34,6 +37,7 @@ class Finalists {
     return a.stages == b.stages && a.schedule == b.schedule;
   }
   int keep_;
+  double limit_;
   std::vector<Finalist> finalists_;
 };
 

@@ -88,7 +88,7 @@ class GalvatronExplorer {
       if (options_.progress)
         options_.progress({done, static_cast<int>(tree_.configurations.size()), finalists_.best()});
     }
-    return {finalists_.ranked(), 0, statistics_};
+    return {finalists_.ranked(), 0, statistics_, {}};
   }
 
  private:

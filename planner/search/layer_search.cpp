@@ -130,17 +130,6 @@ void Transitions::set(int from, int to, double ramp, double load) {
   load_[index(from, to)] = load;
 }
 
-void Transitions::close() {
-  for (int via = 0; via < layouts_; ++via)
-    for (int from = 0; from < layouts_; ++from)
-      for (int to = 0; to < layouts_; ++to) {
-        const double load = load_[index(from, via)] + load_[index(via, to)];
-        if (load >= load_[index(from, to)]) continue;
-        load_[index(from, to)] = load;
-        ramp_[index(from, to)] = ramp_[index(from, via)] + ramp_[index(via, to)];
-      }
-}
-
 double segment_load_bound(const SegmentProblem& problem) {
   const std::vector<Run> runs = runs_of(problem.layers);
   std::int64_t memory = 0;

@@ -24,13 +24,12 @@ struct LayerMenu {
   std::vector<LayerOption> options;
 };
 
-// What a change of layout between neighbouring layers adds. Redistribution may go through a third
-// layout, so the constructor closes the table under such detours; dominance relies on it.
+// What a change of layout between neighbouring layers adds. No way through a third layout is
+// shorter; dominance relies on it.
 class Transitions {
  public:
   explicit Transitions(int layouts = 1);
   void set(int from, int to, double ramp, double load);
-  void close();
 
   int layouts() const { return layouts_; }
   double ramp(int from, int to) const { return ramp_[index(from, to)]; }

@@ -15,14 +15,6 @@ namespace {
 
 bool is_square(const Strategy& s) { return s.tp_kind == TensorKind::spatial_temporal; }
 
-bool times(const Profile& profile, const Strategy& s) {
-  return std::ranges::any_of(profile.layers, [&](const MeasuredLayer& layer) {
-    return std::ranges::any_of(layer.compute, [&](const ComputeSample& sample) {
-      return sample.kind == s.tp_kind && sample.split == s.tp && sample.context == s.cp;
-    });
-  });
-}
-
 // Strategies without ZeRO, experts and recomputation, which operators' costs do not know.
 Strategy degrees(Strategy s) {
   s.zero = Zero::none;
@@ -91,11 +83,19 @@ class Fronts {
 
 }  // namespace
 
+bool is_timed(const Profile& profile, const Strategy& s) {
+  return std::ranges::any_of(profile.layers, [&](const MeasuredLayer& layer) {
+    return std::ranges::any_of(layer.compute, [&](const ComputeSample& sample) {
+      return sample.kind == s.tp_kind && sample.split == s.tp && sample.context == s.cp;
+    });
+  });
+}
+
 void add_primepar_points(DecisionTree& tree, const Model& model, const Cluster& cluster,
                          const PointsOptions& options) {
   // The price of a split that nobody has timed is a guess, and a rule has a reason.
   const auto priced = [&](const Strategy& s) {
-    return options.profile == nullptr || times(*options.profile, s);
+    return options.profile == nullptr || is_timed(*options.profile, s);
   };
   Fronts fronts(tree, model, cluster, options);
   int marked = 0;

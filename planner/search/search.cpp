@@ -38,10 +38,11 @@ void check(const SearchOptions& options) {
          .fix = "choose from 1 to 16777216"});
 }
 
-// Galvatron's formulas know its own space only.
 SpaceOptions space_of(const SearchOptions& options) {
   SpaceOptions space = options.space;
+  space.all_configurations = options.algorithm == Algorithm::exact;
   if (options.cost != CostKind::galvatron) return space;
+  // Galvatron's formulas know its own space only.
   constexpr int kMost = 8;
   space.schedules = {ScheduleKind::one_f_one_b};
   space.mesh_orders = {MeshOrder::pp_dp_cp_tp};
@@ -79,53 +80,50 @@ bool has_points(const DecisionTree& tree) {
   });
 }
 
-// What the fullest device of a plan does not use, as its step is played.
-Bytes left_by(const Plan& plan) {
-  Bytes least = plan.prediction.stages.front().budget;
-  for (const StagePrediction& stage : plan.prediction.stages)
-    least = std::min(least, stage.budget - stage.peak);
-  return std::max(least, Bytes());
+// The tree of the options' algorithm. Where all is proven, heuristics prune only splits that the
+// profile has not timed, whose prices are guesses.
+DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* profile,
+                     const SearchOptions& options) {
+  const SpaceOptions space = space_of(options);
+  DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
+  if (options.algorithm != Algorithm::exact) return tree;
+  const Profile* timed = options.cost == CostKind::measured ? profile : nullptr;
+  restore_leaves(tree, [&](const Strategy& s) { return timed == nullptr || is_timed(*timed, s); });
+  if (space.primepar && options.cost != CostKind::galvatron)
+    add_primepar_points(tree, model, cluster, {options.precision, timed});
+  return tree;
 }
 
-// By how much the layers of a plan may add up to more than there is and its step still fit: as the
-// best one that was found shows, or a guess where none was.
-Bytes room_beyond(const SearchContext& context, const Exploration& found) {
-  if (!context.cost.knows_moments()) return Bytes();
-  if (!found.ranked.empty()) return left_by(found.ranked.front().plan);
-  constexpr double kGuess = 0.1;
-  const bool limited = context.memory_limit > Bytes();
-  return scaled(limited ? context.memory_limit : context.cluster.device_types.front().memory,
-                kGuess);
-}
-
-// Searches a larger space: with points, which multiply the choices of a search whose work is
-// limited, and with the memory that layers added up seem to need and a step does not. What was
-// found is in the race from the start, and its time bounds the larger search. The bound is that of
-// the larger space.
-void search_wider(SearchContext context, const DecisionTree& tree, const SearchOptions& options,
-                  bool points, Exploration& found) {
-  context.beyond = room_beyond(context, found);
-  if (found.statistics.interrupted || (!points && context.beyond == Bytes())) return;
-  context.only_where_more_memory_helps = !points && !found.ranked.empty();
+// Proves what it finds. Points, which multiply the choices of a search whose work is limited, are
+// added when a plan without them is known.
+Exploration prove(const SearchContext& context, const DecisionTree& tree,
+                  const SearchOptions& options) {
+  const bool points = has_points(tree);
+  Exploration found = explore_exactly(context, points ? without_points(tree) : tree, options);
+  if (!points || found.statistics.interrupted) return found;
   Exploration wide = explore_exactly(context, tree, options, std::move(found.ranked));
-  if (context.only_where_more_memory_helps)
-    wide.lower_bound = std::min(wide.lower_bound, found.lower_bound);
   wide.statistics.solved += found.statistics.solved;
   wide.statistics.strategies += found.statistics.strategies;
-  found = std::move(wide);
+  return wide;
 }
 
-DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* profile,
-                     const SearchOptions& options, const SpaceOptions& space) {
-  DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
-  // The papers' algorithms keep to their own spaces.
-  const bool points = space.primepar && options.algorithm == Algorithm::exact &&
-                      options.cost != CostKind::galvatron;
-  if (points)
-    add_primepar_points(
-        tree, model, cluster,
-        {options.precision, options.cost == CostKind::measured ? profile : nullptr});
-  return tree;
+// Where the bound leaves room for a faster plan, the other algorithms may know one.
+void ask_the_others(SearchContext context, DecisionTree tree, const SearchOptions& options,
+                    Exploration& found) {
+  if (found.open.empty() || found.ranked.empty() || found.statistics.interrupted) return;
+  context.time_limit = found.ranked.front().plan.prediction.iteration.value();
+  tree.configurations = found.open;
+  Finalists all(options.alternatives + 1);
+  for (Finalist& finalist : found.ranked) all.add(std::move(finalist));
+  for (const Algorithm other : {Algorithm::megatron_3d, Algorithm::dp, Algorithm::zero3,
+                                Algorithm::tp, Algorithm::pp, Algorithm::bmw}) {
+    SearchOptions asked = options;
+    asked.algorithm = other;
+    asked.progress = nullptr;
+    for (Finalist& finalist : explore(context, tree, asked).ranked) all.add(std::move(finalist));
+    context.time_limit = std::min(context.time_limit, all.best().value_or(kForever).value());
+  }
+  found.ranked = all.ranked();
 }
 
 }  // namespace
@@ -157,7 +155,7 @@ Balance balance_of(const Plan& plan) {
 
 DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Profile* profile,
                            const SearchOptions& options) {
-  return tree_of(model, cluster, profile, options, space_of(options));
+  return tree_of(model, cluster, profile, options);
 }
 
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
@@ -174,23 +172,28 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               options.memory_limit,
                               options.space.applies(Rule::covered_layout),
                               options.space.even_cuts};
-  SpaceOptions space = space_of(options);
-  DecisionTree tree = tree_of(model, cluster, profile, options, space);
-  const bool points = options.algorithm == Algorithm::exact && has_points(tree);
-  Exploration found = explore(context, points ? without_points(tree) : tree, options);
-  if (found.ranked.empty() && !found.statistics.interrupted && space.applies(Rule::fill_pipeline)) {
-    // Idle stages are better than no plan.
-    space.rules_off.push_back(Rule::fill_pipeline);
-    tree = tree_of(model, cluster, profile, options, space);
-    found = explore(context, points ? without_points(tree) : tree, options);
-  }
+  DecisionTree tree = tree_of(model, cluster, profile, options);
+  Exploration found;
   if (options.algorithm == Algorithm::exact) {
-    search_wider(context, tree, options, points, found);
-  } else if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {
-    // What the others could have found is proven by the exact search alone.
-    Exploration exact = explore_exactly(context, tree, options);
-    search_wider(context, tree, options, points, exact);
-    found.lower_bound = exact.lower_bound;
+    found = prove(context, tree, options);
+    ask_the_others(context, tree, options, found);
+  } else {
+    found = explore(context, tree, options);
+    if (found.ranked.empty() && !found.statistics.interrupted &&
+        options.space.applies(Rule::fill_pipeline)) {
+      // Idle stages are better than no plan.
+      SearchOptions idle = options;
+      idle.space.rules_off.push_back(Rule::fill_pipeline);
+      tree = tree_of(model, cluster, profile, idle);
+      found = explore(context, tree, options);
+    }
+    if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {
+      // What the others could have found is proven by the exact search alone.
+      SearchOptions exact = options;
+      exact.algorithm = Algorithm::exact;
+      found.lower_bound =
+          prove(context, tree_of(model, cluster, profile, exact), exact).lower_bound;
+    }
   }
 
   SearchResult result;

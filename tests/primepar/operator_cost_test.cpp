@@ -160,6 +160,7 @@ TEST(Machine, RefusesWhatHasNoDeviceBits) {
   EXPECT_TRUE(holds(refused(round_cluster(1, 128)).what, "128 devices"));
   Cluster mixed = round_cluster(1, 4);
   mixed.groups.push_back(mixed.groups.front());
+  mixed.groups.back().inside.bandwidth = 2.0 * mixed.groups.back().inside.bandwidth;
   EXPECT_TRUE(holds(refused(mixed).what, "the nodes differ"));
 }
 

@@ -141,7 +141,13 @@ class ProblemDice {
         table.set(from, to, share * load, load);
         table.set(to, from, share * back, back);
       }
-    table.close();
+    // No way through a third layout is shorter.
+    for (int via = 0; via < family_.layouts; ++via)
+      for (int from = 0; from < family_.layouts; ++from)
+        for (int to = 0; to < family_.layouts; ++to)
+          if (table.load(from, via) + table.load(via, to) < table.load(from, to))
+            table.set(from, to, table.ramp(from, via) + table.ramp(via, to),
+                      table.load(from, via) + table.load(via, to));
     return table;
   }
 
