@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace braid {
@@ -50,27 +51,92 @@ double fit_polynomial(std::span<const std::pair<double, double>> points, std::si
   return value;
 }
 
+namespace {
+
+double relative_deviation(double a, double b) {
+  const double larger = std::max(a, b);
+  return larger > 0 ? std::abs(a - b) / larger : 0;
+}
+
+double median_of(std::vector<double> values) {
+  const std::size_t middle = values.size() / 2;
+  std::ranges::sort(values);
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Neighbouring sizes at one height of an isotonic regression.
+struct Plateau {
+  std::vector<double> sizes, values;
+  double height = 0;  // median of the values
+};
+
+void absorb(Plateau& plateau, const Plateau& next) {
+  plateau.sizes.insert(plateau.sizes.end(), next.sizes.begin(), next.sizes.end());
+  plateau.values.insert(plateau.values.end(), next.values.begin(), next.values.end());
+  plateau.height = median_of(plateau.values);
+}
+
+}  // namespace
+
+Line fit_robust_line(std::span<const std::pair<double, double>> points) {
+  Line best;
+  double least = std::numeric_limits<double>::infinity();
+  const auto consider = [&](const Line& line) {
+    double sum = 0;
+    for (const auto& [x, y] : points) sum += relative_deviation(line(x), y);
+    constexpr double kTie = 1e-12;  // of equals the first one considered
+    if (sum < least - kTie) best = line, least = sum;
+  };
+  for (std::size_t j = points.size(); j-- > 0;) {
+    const auto& [x1, y1] = points[j];
+    for (std::size_t i = j; i-- > 0;) {
+      const auto& [x0, y0] = points[i];
+      const double slope = (y1 - y0) / (x1 - x0);
+      const double offset = y1 - slope * x1;
+      if (slope >= 0 && offset >= 0) consider({slope, offset});
+    }
+    if (x1 > 0) consider({y1 / x1, 0});
+    consider({0, y1});
+  }
+  return best;
+}
+
+// Pool adjacent violators. With medians it minimises the sum of absolute deviations.
 Curve::Curve(Points points) {
   std::ranges::sort(points);
+  std::vector<Plateau> plateaus;
+  Points medians;  // by size, before sizes share a plateau
   for (std::size_t i = 0; i < points.size();) {
-    const double x = points[i].first;
-    double sum = 0;
-    std::size_t end = i;
-    for (; end < points.size() && points[end].first == x; ++end) sum += points[end].second;
-    const double mean = sum / static_cast<double>(end - i);
-    points_.emplace_back(x, points_.empty() ? mean : std::max(mean, points_.back().second));
-    i = end;
+    Plateau next{.sizes = {points[i].first}, .values = {}};
+    for (; i < points.size() && points[i].first == next.sizes.front(); ++i)
+      next.values.push_back(points[i].second);
+    next.height = median_of(next.values);
+    medians.emplace_back(next.sizes.front(), next.height);
+    while (!plateaus.empty() && plateaus.back().height > next.height) {
+      absorb(plateaus.back(), next);
+      next = std::move(plateaus.back());
+      plateaus.pop_back();
+    }
+    plateaus.push_back(std::move(next));
   }
+  for (const Plateau& plateau : plateaus)
+    for (const double size : plateau.sizes) points_.emplace_back(size, plateau.height);
+  tail_ = fit_robust_line(std::span(medians).last(std::min(medians.size(), kTailSizes)));
 }
 
 double Curve::operator()(double x) const {
   if (x <= points_.front().first) return points_.front().second;
-  if (points_.size() == 1) return points_.front().second * x / points_.front().first;
   const auto after = std::ranges::lower_bound(points_, x, {}, &std::pair<double, double>::first);
-  const auto end = after == points_.end() ? after - 1 : after;
-  const auto& [x0, y0] = *(end - 1);
-  const auto& [x1, y1] = *end;
+  if (after == points_.end()) return beyond(x);
+  const auto& [x0, y0] = *(after - 1);
+  const auto& [x1, y1] = *after;
   return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
+// A last value so far above the line that the sum would fall holds until the line reaches it.
+double Curve::beyond(double x) const {
+  const auto& [last, value] = points_.back();
+  return std::max(value, tail_(x) + (value - tail_(last)) * last / x);
 }
 
 std::optional<ForwardFit> fit_forward(const MeasuredLayer& layer, std::int64_t sequence,

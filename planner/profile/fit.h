@@ -27,18 +27,33 @@ Line fit_relative_line(std::span<const std::pair<double, double>> points);
 double fit_polynomial(std::span<const std::pair<double, double>> points, std::size_t degree,
                       double at);
 
-// Straight lines between measured points. They never fall: where a larger size took less time, that
-// was noise. Before the first point its value, behind the last one on along the last line (through
-// zero where there is one point only).
+// The latency + bandwidth line, slope and offset not below zero, that leaves the least sum of
+// relative deviations |line − y| / max(line, y): one deviation counts for 1 at most, so a single
+// outlier, even the largest x, does not turn the line. Passes through one or two of the points; x
+// ascending, y ≥ 0.
+Line fit_robust_line(std::span<const std::pair<double, double>> points);
+
+// Time (or memory) over size through measured points: non-decreasing and continuous.
+// - Measurement: the isotonic regression of the points. Where they rise it passes through them;
+//   neighbours that fall are noise and share the median of their values.
+// - Between sizes: linear.
+// - Below the first size: its value, the latency.
+// - Beyond the last size: tends to the robust latency + bandwidth line through the last kTailSizes
+//   sizes; the deviation of the last value from it fades as 1/x.
 class Curve {
  public:
+  static constexpr std::size_t kTailSizes = 5;
+
   Curve() = default;
-  explicit Curve(Points points);  // in any order; of equal x the mean
+  explicit Curve(Points points);  // in any order; x may repeat
   bool empty() const { return points_.empty(); }
   double operator()(double x) const;
 
  private:
-  Points points_;
+  double beyond(double x) const;
+
+  Points points_;  // x ascending, y non-decreasing
+  Line tail_;
 };
 
 // Seconds of a forward pass as a function of the samples on a device, at one sequence length.
