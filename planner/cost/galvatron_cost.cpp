@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "planner/core/error.h"
 
@@ -115,14 +116,16 @@ double GalvatronCost::pair_bandwidth(int stages) const {
 
 double GalvatronCost::sweep(Collective op, int ranks, double megabytes) const {
   Points points;
+  std::set<double> sizes;
   for (const CollectiveSample& s : profile_.collectives) {
     if (s.op != op || s.ranks != ranks) continue;
     const double size = static_cast<double>(s.bytes.value()) / kMegabyte;
     const double ms = s.seconds.value() * 1e3;
     if (size == megabytes) return ms;
     points.emplace_back(size, ms);
+    sizes.insert(size);
   }
-  if (points.size() < 2)
+  if (sizes.size() < 2)
     throw Error({.what = fmt::format("no sweep over sizes of {} for {} ranks", name_of(op), ranks),
                  .where = fmt::format("profile '{}'", profile_.name),
                  .fix = "profile the hardware for every tensor-parallel degree"});

@@ -110,6 +110,8 @@ BySplit read_megabytes(JsonObject object) {
   for (const auto& [key, value] : object.entries())
     if (const auto split = number_after("#" + key, "#"))
       values[*split] = value.number(0, 1e9) * kMegabyte;
+  if (values.empty())
+    object.fail("no split was measured", "profile at least one tensor-parallel degree");
   return values;
 }
 
@@ -133,7 +135,7 @@ void read_compute(const GalvatronSource& source, Profile& profile) {
     ComputeSample sample;
     sample.samples = static_cast<double>(*samples);
     sample.sequence = *sequence;
-    sample.forward = Seconds(value.number(0, 1e9) * *samples * 1e-3);
+    sample.forward = Seconds(value.number(1e-9, 1e9) * *samples * 1e-3);
     layer.compute.push_back(sample);
   }
   for (const MeasuredLayer& layer : profile.layers)
@@ -191,7 +193,7 @@ Model imported_model(const GalvatronSource& source, const Profile& profile) {
       model.layers.push_back(static_cast<int>(model.types.size()) - 1);
   };
   const auto outside = [&](const MeasuredOutside& placement) {
-    return placement.states.empty() ? 0.0 : placement.states.begin()->second / kStateBytes;
+    return placement.states.begin()->second / kStateBytes;
   };
   add("embedding", LayerKind::embedding, source.layers.front(), 1, outside(*profile.first_stage));
   for (std::size_t i = 0; i < source.layers.size(); ++i)

@@ -19,6 +19,12 @@ constexpr IntRange kRanks{1, 1 << 20};
 constexpr double kMostWait = 1000;
 
 Seconds read_time(const JsonValue& value) { return Seconds(value.number(0, 1e9)); }
+// Of work that was done: rates and ratios divide by it.
+Seconds read_duration(const JsonValue& value, std::string_view work) {
+  const Seconds time = read_time(value);
+  if (time == Seconds()) value.fail(fmt::format("{} cannot take no time", work), "measure again");
+  return time;
+}
 
 std::optional<Seconds> find_time(JsonObject& object, const std::string& key) {
   const auto value = object.find(key);
@@ -45,10 +51,7 @@ CollectiveSample read_collective(const JsonValue& value) {
   sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
   sample.stride = static_cast<int>(object.integer("stride", kRanks));
   sample.bytes = Bytes(object.integer("bytes", kPositive));
-  const JsonValue seconds = object.at("seconds");
-  sample.seconds = read_time(seconds);
-  if (sample.seconds == Seconds())
-    seconds.fail("a collective cannot take no time", "measure again");
+  sample.seconds = read_duration(object.at("seconds"), "a collective");
   object.finish();
   return sample;
 }
@@ -70,7 +73,7 @@ ComputeSample read_compute(const JsonValue& value) {
   sample.samples = object.at("samples").number(1e-9, 1e9);
   sample.sequence = object.integer("sequence", kPositive);
   sample.split = static_cast<int>(object.integer_or("split", 1, kRanks));
-  sample.forward = read_time(object.at("forward"));
+  sample.forward = read_duration(object.at("forward"), "a forward pass");
   if (const auto v = object.find("kind"))
     sample.kind = static_cast<TensorKind>(v->choice(kTensorKinds));
   sample.context = static_cast<int>(object.integer_or("context", 1, kRanks));
@@ -107,7 +110,8 @@ OverlapSample read_overlap(const JsonValue& value) {
   sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
   sample.compute = object.at("compute").number(1, kNoProgress);
   sample.communication = object.at("communication").number(1, kNoProgress);
-  sample.block = find_time(object, "block");
+  if (const auto v = object.find("block"))
+    sample.block = read_duration(*v, "a block's forward and backward");
   object.finish();
   return sample;
 }
@@ -116,7 +120,7 @@ MeetingSample read_meeting(const JsonValue& value) {
   JsonObject object{value};
   MeetingSample sample;
   sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
-  sample.apart = read_time(object.at("apart"));
+  sample.apart = read_duration(object.at("apart"), "what ranks do between two meetings");
   sample.wait = object.at("wait").number(0, kMostWait);
   object.finish();
   return sample;
@@ -126,7 +130,7 @@ UpdateSample read_update(const JsonValue& value) {
   JsonObject object{value};
   UpdateSample sample;
   sample.elements = object.integer("elements", kPositive);
-  sample.seconds = read_time(object.at("seconds"));
+  sample.seconds = read_duration(object.at("seconds"), "an optimizer's step");
   object.finish();
   return sample;
 }
@@ -188,6 +192,9 @@ BySplit read_by_split(const JsonValue& value) {
     if (split < 1) entry.fail("a layer is split in at least one way", "use a key from \"1\" on");
     result[split] = entry.number(0, 1e18);
   }
+  if (result.empty())
+    value.fail("no split was measured",
+               "add the bytes of one, such as \"1\": 1e9, or leave this out");
   return result;
 }
 

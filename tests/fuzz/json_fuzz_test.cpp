@@ -5,15 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
+#include "planner/cost/make_cost_model.h"
 #include "planner/plan/plan.h"
 #include "planner/profile/profile.h"
 #include "planner/search/search.h"
+#include "planner/simulate/price_plan.h"
 #include "tests/fuzz/mutate.h"
 
 namespace braid {
@@ -95,6 +98,7 @@ std::vector<std::string> profiles() {
   profile.bandwidths = {{Collective::all_reduce, 8, 1, BytesPerSecond(1e11)}};
   profile.collectives = {{Collective::all_to_all, 4, 2, Bytes(1 << 20), Seconds(1e-4)}};
   profile.overlaps = {{Collective::all_gather, 8, 1.25, kNoProgress}};
+  profile.meetings = {{4, Seconds(2e-3), 0.125}};
   profile.updates = {{1 << 20, Seconds(1e-3)}};
   profile.gemms = {{Precision::fp32, 64, 64, 64, FlopsPerSecond(1e12)}};
   profile.taken_on = {{"ranks", "8"}};
@@ -210,6 +214,61 @@ TEST_P(JsonFuzz, EveryInputIsReadOrRefusedAsTheUsersMistake) {
 
 INSTANTIATE_TEST_SUITE_P(Readers, JsonFuzz, testing::ValuesIn(kReaders),
                          [](const auto& test) { return std::string(test.param.kind); });
+
+// Every number of a profile set to 0, and every list and object emptied, one at a time.
+std::vector<std::pair<std::string, Json>> degenerate(const Json& sound) {
+  std::vector<std::pair<std::string, Json>> cases;
+  const auto visit = [&](auto& self, const Json::json_pointer& place) -> void {
+    const Json& value = sound.at(place);
+    const auto with = [&](Json replaced) {
+      Json json = sound;
+      json.at(place) = std::move(replaced);
+      cases.emplace_back(place.to_string(), std::move(json));
+    };
+    if (value.is_number()) with(0);
+    if (!value.is_structured()) return;
+    with(value.is_array() ? Json::array() : Json::object());
+    if (value.is_array())
+      for (std::size_t i = 0; i < value.size(); ++i) self(self, place / i);
+    else
+      for (const auto& [key, unused] : value.items()) self(self, place / key);
+  };
+  for (const auto& [key, unused] : sound.items()) visit(visit, Json::json_pointer() / key);
+  return cases;
+}
+
+void expect_finite(const Plan& plan, const Profile& profile, CostKind kind) {
+  const auto cost = make_cost_model({.kind = kind, .global_batch = plan.global_batch}, plan.model,
+                                    plan.cluster, &profile);
+  const Prediction prediction = price_plan(plan, *cost);
+  EXPECT_TRUE(std::isfinite(prediction.iteration.value()));
+  EXPECT_GT(prediction.iteration, Seconds());
+  for (const StagePrediction& stage : prediction.stages) {
+    EXPECT_GE(stage.peak, Bytes());
+    for (const Seconds time :
+         {stage.times.forward, stage.times.backward_input, stage.times.backward_weight,
+          stage.times.reduce, stage.times.update, stage.times.transfer})
+      EXPECT_TRUE(std::isfinite(time.value())) << time.value();
+  }
+}
+
+TEST(ProfileFuzz, DegenerateFieldsAreRefusedOrPricedFinite) {
+  const std::vector<Plan> plans = {small_plan("gpt2", "a100-80g-8", 0),
+                                   small_plan("gpt2-xl", "a100-80g-8", 6)};
+  int refused = 0, priced = 0;
+  for (const auto& [place, json] : degenerate(parse_json(profiles().front(), "sound"))) {
+    SCOPED_TRACE(place);
+    try {
+      const Profile profile = profile_from_json(json, "fuzz");
+      for (const Plan& plan : plans) expect_finite(plan, profile, CostKind::measured);
+      ++priced;
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 20);
+  EXPECT_GT(priced, 20);
+}
 
 }  // namespace
 }  // namespace braid

@@ -125,7 +125,9 @@ constexpr const char* kProfile = R"({
     "states": {
       "1": 50.0
     },
-    "activations": {}
+    "activations": {
+      "1": 2.0
+    }
   },
   "bandwidths": [
     {
@@ -230,6 +232,32 @@ constexpr MistakeCase kMistakes[] = {
     {"a collective that takes no time",
      R"([{"op": "replace", "path": "/collectives/0/seconds", "value": 0}])", "no time",
      "p.json: collectives[0].seconds"},
+    {"a forward pass that takes no time",
+     R"([{"op": "replace", "path": "/layers/0/compute/1/forward", "value": 0}])", "no time",
+     "p.json: layers[0].compute[1].forward"},
+    {"meetings without work between them",
+     R"([{"op": "replace", "path": "/meetings/0/apart", "value": 0}])", "no time",
+     "p.json: meetings[0].apart"},
+    {"an update that takes no time",
+     R"([{"op": "replace", "path": "/updates/0/seconds", "value": 0}])", "no time",
+     "p.json: updates[0].seconds"},
+    {"an update of nothing", R"([{"op": "replace", "path": "/updates/0/elements", "value": 0}])",
+     "0 is out of range", "p.json: updates[0].elements"},
+    {"a block that takes no time", R"([{"op": "add", "path": "/overlaps/0/block", "value": 0}])",
+     "no time", "p.json: overlaps[0].block"},
+    {"no samples", R"([{"op": "replace", "path": "/layers/0/compute/0/samples", "value": 0}])",
+     "0 is out of range", "p.json: layers[0].compute[0].samples"},
+    {"states of no split", R"([{"op": "replace", "path": "/only_stage/states", "value": {}}])",
+     "no split was measured", "p.json: only_stage.states"},
+    {"activations of no split",
+     R"([{"op": "replace", "path": "/last_stage/activations", "value": {}}])",
+     "no split was measured", "p.json: last_stage.activations"},
+    {"activations kept of no split",
+     R"([{"op": "replace", "path": "/layers/0/saved", "value": {}}])", "no split was measured",
+     "p.json: layers[0].saved"},
+    {"a bandwidth of nothing",
+     R"([{"op": "replace", "path": "/bandwidths/0/bytes_per_second", "value": 0}])",
+     "0 is out of range", "p.json: bandwidths[0].bytes_per_second"},
     {"a negative time",
      R"([{"op": "replace", "path": "/layers/0/compute/1/forward", "value": -1}])",
      "-1 is out of range", "p.json: layers[0].compute[1].forward"},
