@@ -60,8 +60,11 @@ ExpertDispatch::ExpertDispatch(std::vector<std::int64_t> counts, const Site& sit
     : ExpertDispatch(site) {
   route_ = std::move(counts);
   const at::Device device = site.numerics.device;
-  if (device.is_meta()) {  // nobody answers: as if all ranks routed alike
-    const std::vector<std::int64_t> mine(route_.begin(), route_.begin() + local_experts_);
+  if (device.is_meta()) {
+    // Nobody answers: as if all ranks routed alike. Each then sends this rank what this rank keeps
+    // for its own experts, which need not be what the first rank's experts get.
+    const auto own = route_.begin() + std::ptrdiff_t{site.expert_rank} * local_experts_;
+    const std::vector<std::int64_t> mine(own, own + local_experts_);
     for (int r = 0; r < ranks_ + tensor_ranks_; ++r)
       for (const std::int64_t rows : mine) route_.push_back(r < ranks_ ? rows : rows * ranks_);
     return;

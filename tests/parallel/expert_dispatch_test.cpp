@@ -1,11 +1,13 @@
 #include "runtime/parallel/expert_dispatch.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "runtime/comm/dry.h"
 #include "runtime/comm/in_process.h"
 #include "tests/parallel/sites.h"
 #include "tests/support/tensors.h"
@@ -125,6 +127,29 @@ TEST(ExpertDispatch, ExpertsAndRanksMayHaveNoRows) {
     lone.back() = {3, 0, 1, 2};
     check(strategy, lone, "one rank has all");
   }
+}
+
+// A rank that is played dry takes itself for all of its group. Where the experts do not divide the
+// rows, what it receives from itself is still what it sends to itself.
+TEST(ExpertDispatch, ADryRankRoutesRowsThatExpertsDoNotDivide) {
+  const std::vector<std::int64_t> counts = {3, 2, 1, 4};
+  for (const Strategy& strategy : kStrategies)
+    for (int rank = 0; rank < strategy.devices(); ++rank) {
+      SCOPED_TRACE(to_string(strategy) + ", rank " + std::to_string(rank));
+      const auto world = comm::dry_group(rank, strategy.devices());
+      Groups groups(*world);
+      Site site = block_site(tiny_model("mixtral", 1, 16), strategy, groups);
+      site.numerics.device = at::kMeta;
+      const ExpertDispatch dispatch(counts, site);
+      const at::Tensor rows = at::empty({10, 3}, at::TensorOptions(at::kDouble).device(at::kMeta));
+      const at::Tensor arrived = dispatch.to_experts(rows);
+      std::int64_t own = 0;
+      for (std::int64_t e = 0, local = kExperts / strategy.ep; e < local; ++e)
+        own += counts[static_cast<std::size_t>(site.expert_rank * local + e)];
+      EXPECT_EQ(arrived.size(0), strategy.ep * own);
+      EXPECT_EQ(dispatch.gather(arrived).size(0), strategy.ep * own * strategy.tp);
+      EXPECT_EQ(dispatch.from_experts(arrived).size(0), rows.size(0));
+    }
 }
 
 }  // namespace
