@@ -1,0 +1,219 @@
+// Relations between prices of one plan: on other hardware, and run twice as long.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "planner/core/error.h"
+#include "tests/relations/relations.h"
+
+namespace braid {
+
+namespace {
+
+// Where a plan's devices talk. Worked out from the mesh's peers, device by device, and from nothing
+// that prices them.
+class Wires {
+ public:
+  explicit Wires(const Plan& plan) : plan_(plan), inside_(plan.cluster.groups.size()) {
+    const auto& groups = plan.cluster.groups;
+    for (std::size_t entry = 0; entry < groups.size(); ++entry)
+      for (int node = 0; node < groups[entry].count; ++node, ++nodes_)
+        for (int device = 0; device < groups[entry].devices; ++device) {
+          node_.push_back(nodes_);
+          entry_.push_back(entry);
+        }
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+      add_groups(stage);
+      if (stage + 1 < plan.shape.stages) add_boundary(stage);
+    }
+  }
+
+  // Whether two devices of different nodes talk.
+  bool network() const { return network_; }
+  // Whether two devices of one of this entry's nodes talk.
+  bool inside(std::size_t entry) const { return inside_[entry]; }
+
+ private:
+  void add(int a, int b) {
+    const auto from = static_cast<std::size_t>(a), to = static_cast<std::size_t>(b);
+    if (a == b) return;
+    if (node_[from] != node_[to])
+      network_ = true;
+    else
+      inside_[entry_[from]] = true;
+  }
+
+  // A block talks along each of its axes: tensors or their tokens, keys, gradients.
+  void add_groups(int stage) {
+    const Mesh mesh = plan_.mesh();
+    const DeviceSpan devices = devices_of_stage(stage, mesh);
+    const StagePlan& layers = plan_.stages[static_cast<std::size_t>(stage)];
+    const std::vector<int> ids = layers_of(layers);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (plan_.model.type_of(ids[i]).shape.kind != LayerKind::block) continue;
+      for (const Axis axis : {Axis::data, Axis::context, Axis::tensor})
+        for (int k = 0; k < devices.count(); ++k)
+          for (const int peer : peers(devices.at(k), axis, mesh, layers.strategies[i]))
+            add(devices.at(k), peer);
+    }
+  }
+  void add_boundary(int stage) {
+    const DeviceSpan from = devices_of_stage(stage, plan_.mesh());
+    const DeviceSpan to = devices_of_stage(stage + 1, plan_.mesh());
+    for (int k = 0; k < from.count(); ++k) add(from.at(k), to.at(k));
+  }
+
+  const Plan& plan_;
+  int nodes_ = 0;
+  std::vector<int> node_;           // by device
+  std::vector<std::size_t> entry_;  // by device
+  bool network_ = false;
+  std::vector<bool> inside_;  // by entry
+};
+
+double time_on(const Plan& plan, const std::function<void(Cluster&)>& change) {
+  Plan changed = plan;
+  change(changed.cluster);
+  return price(changed).iteration.value();
+}
+
+// Times of a plan where one fact of its cluster is far worse: longer exactly where it is used.
+class Facts {
+ public:
+  explicit Facts(const Plan& plan) : plan_(plan), time_(plan.prediction.iteration.value()) {}
+
+  void felt(const std::string& fact, bool used, const std::function<void(Cluster&)>& worsen) {
+    if (wrong_) return;
+    const double worse = time_on(plan_, worsen);
+    if (used && worse <= time_ * (1 + kRounding))
+      wrong_ = fmt::format("{} is not felt: {:.9g} s, and {:.9g} s with a far worse one; {}", fact,
+                           time_, worse, shape());
+    if (!used && worse != time_)
+      wrong_ = fmt::format("{} is not used, and felt: {:.9g} s, {:.9g} s with another; {}", fact,
+                           time_, worse, shape());
+  }
+  const Violation& wrong() const { return wrong_; }
+
+ private:
+  std::string shape() const {
+    std::string text = fmt::format("{} of {} stages, {}", name_of(plan_.shape.schedule),
+                                   plan_.shape.stages, name_of(plan_.mesh_order));
+    for (const StagePlan& stage : plan_.stages)
+      text += fmt::format(", {}", to_string(stage.strategies[stage.strategies.size() / 2]));
+    return text;
+  }
+
+  const Plan& plan_;
+  double time_;
+  Violation wrong_;
+};
+
+constexpr double kFarWorse = 1e-9;  // of a bandwidth
+constexpr Seconds kLong{1e4};       // of a latency: more than any compute hides
+
+Violation facts_are_felt(const Plan& plan) {
+  const Wires wires(plan);
+  const Cluster& cluster = plan.cluster;
+  const bool alone = cluster.num_devices() == 1;
+  Facts facts(plan);
+  facts.felt("the network's bandwidth", wires.network(),
+             [](Cluster& c) { c.between.bandwidth = kFarWorse * c.between.bandwidth; });
+  facts.felt("the network's latency", wires.network(),
+             [](Cluster& c) { c.between.latency += kLong; });
+  for (std::size_t i = 0; i < cluster.groups.size(); ++i) {
+    // A device's port is of its node's bandwidth, whichever way the bytes go.
+    facts.felt(fmt::format("the bandwidth inside nodes of entry {}", i), !alone, [&](Cluster& c) {
+      c.groups[i].inside.bandwidth = kFarWorse * c.groups[i].inside.bandwidth;
+    });
+    // Where none of its devices talk on a node, groups that cross may still count the latency of
+    // their slowest member.
+    if (wires.inside(i) || plan.mesh().stage_devices() == 1)
+      facts.felt(fmt::format("the latency inside nodes of entry {}", i), wires.inside(i),
+                 [&](Cluster& c) { c.groups[i].inside.latency += kLong; });
+  }
+  for (std::size_t i = 0; i < cluster.device_types.size(); ++i) {
+    const std::string& name = cluster.device_types[i].name;
+    facts.felt("the bf16 peak of " + name, true, [&](Cluster& c) {
+      c.device_types[i].peak_bf16 = kFarWorse * c.device_types[i].peak_bf16;
+    });
+    facts.felt("the memory bandwidth of " + name, true, [&](Cluster& c) {
+      c.device_types[i].memory_bandwidth = kFarWorse * c.device_types[i].memory_bandwidth;
+    });
+    facts.felt("the fp32 peak of " + name, false,
+               [&](Cluster& c) { c.device_types[i].peak_fp32 = FlopsPerSecond(1); });
+    facts.felt("the memory of " + name, false,
+               [&](Cluster& c) { c.device_types[i].memory = Bytes(1); });
+  }
+  return facts.wrong();
+}
+
+// Each in turn half as good: the price must not fall.
+Violation half_is_no_faster(const Plan& plan) {
+  const double time = plan.prediction.iteration.value();
+  Violation wrong;
+  const auto check = [&](const std::string& fact, const std::function<void(Cluster&)>& worsen) {
+    const double worse = time_on(plan, worsen);
+    if (!wrong && worse < time * (1 - kRounding))
+      wrong = fmt::format("{:.9g} s, and {:.9g} s with {}", time, worse, fact);
+  };
+  check("half the network", [](Cluster& c) { c.between.bandwidth = 0.5 * c.between.bandwidth; });
+  check("a latency between nodes of 10 us more",
+        [](Cluster& c) { c.between.latency += Seconds(1e-5); });
+  for (std::size_t i = 0; i < plan.cluster.groups.size(); ++i) {
+    check(fmt::format("half the bandwidth inside nodes of entry {}", i),
+          [&](Cluster& c) { c.groups[i].inside.bandwidth = 0.5 * c.groups[i].inside.bandwidth; });
+    check(fmt::format("10 us more inside nodes of entry {}", i),
+          [&](Cluster& c) { c.groups[i].inside.latency += Seconds(1e-5); });
+  }
+  for (std::size_t i = 0; i < plan.cluster.device_types.size(); ++i) {
+    check("half the peak",
+          [&](Cluster& c) { c.device_types[i].peak_bf16 = 0.5 * c.device_types[i].peak_bf16; });
+    check("half the memory bandwidth", [&](Cluster& c) {
+      c.device_types[i].memory_bandwidth = 0.5 * c.device_types[i].memory_bandwidth;
+    });
+  }
+  return wrong;
+}
+
+template <class Check>
+Violation of_every_plan(const Answered& answered, Check check) {
+  if (answered.plan() == nullptr) return std::nullopt;
+  if (auto wrong = check(*answered.plan())) return wrong;
+  for (const Alternative& alternative : answered.answer().alternatives)
+    if (auto wrong = check(alternative.plan)) return "an alternative: " + *wrong;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Violation every_used_fact_is_felt(const Answered& answered) {
+  return of_every_plan(answered, facts_are_felt);
+}
+
+Violation better_hardware_is_no_slower_for_the_same_plan(const Answered& answered) {
+  return of_every_plan(answered, half_is_no_faster);
+}
+
+// Its micro-batches, each as large as before, twice.
+Violation twice_the_batch_takes_at_most_twice_as_long(const Answered& answered) {
+  if (answered.plan() == nullptr || answered.uses_front()) return std::nullopt;
+  Plan twice = *answered.plan();
+  twice.global_batch *= 2;
+  twice.shape.micro_batches *= 2;
+  verify(twice, "a plan of twice the batch");
+  twice.prediction = price(twice);
+  const double once = answered.plan()->prediction.iteration.value();
+  const double time = twice.prediction.iteration.value();
+  if (time > 2 * once * (1 + kRounding))
+    return fmt::format("{:.9g} s, and {:.9g} s for twice the micro-batches", once, time);
+  if (!fits(twice.prediction)) return std::nullopt;  // gpipe keeps twice as many
+  Question question = answered.question();
+  question.global_batch *= 2;
+  SearchResult known;
+  known.plan = std::move(twice);
+  return contradiction("twice the batch", known, ask(question));
+}
+
+}  // namespace braid

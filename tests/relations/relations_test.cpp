@@ -1,0 +1,64 @@
+// Random questions, and the relations that every answer must satisfy.
+//
+// BRAID_QUESTION=SEED asks one question and checks all relations.
+// BRAID_LONG_TESTS=1 asks thousands, on all cores.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "planner/core/parallel.h"
+#include "tests/relations/relations.h"
+
+namespace braid {
+namespace {
+
+constexpr int kQuestions = 40;  // of one test
+
+// Searches are what takes time: of the relations that search, a question checks one in four, so
+// that four consecutive questions check all.
+bool is_due(const Relation& relation, std::size_t index, std::uint64_t seed) {
+  return relation.searches == 0 || (seed + index) % 4 == 0;
+}
+
+std::string check(const Relation& relation, const Answered& answered) {
+  try {
+    const Violation wrong = relation.violated(answered);
+    return wrong ? *wrong : "";
+  } catch (const std::exception& error) {
+    return fmt::format("throws: {}", error.what());
+  }
+}
+
+class RandomQuestions : public testing::TestWithParam<int> {};
+
+TEST_P(RandomQuestions, AreAnsweredConsistently) {
+  for (int i = 0; i < kQuestions; ++i) {
+    const auto seed = static_cast<std::uint64_t>(GetParam() * kQuestions + i);
+    const Answered answered(random_question(seed));
+    for (std::size_t k = 0; k < all_relations().size(); ++k) {
+      const Relation& relation = all_relations()[k];
+      if (!is_due(relation, k, seed)) continue;
+      const std::string wrong = check(relation, answered);
+      EXPECT_EQ(wrong, "") << relation.name << "\n" << describe(answered.question());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, RandomQuestions, testing::Range(0, 10));
+
+TEST(OneQuestion, IsAnsweredConsistently) {
+  const char* seed = std::getenv("BRAID_QUESTION");
+  if (seed == nullptr) GTEST_SKIP() << "BRAID_QUESTION names none";
+  const Answered answered(random_question(std::stoull(seed)));
+  for (const Relation& relation : all_relations()) {
+    const std::string wrong = check(relation, answered);
+    EXPECT_EQ(wrong, "") << relation.name << "\n" << describe(answered.question());
+  }
+}
+
+}  // namespace
+}  // namespace braid
