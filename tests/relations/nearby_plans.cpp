@@ -15,6 +15,8 @@ namespace braid {
 namespace {
 
 constexpr int kPlans = 200;  // priced for one question
+// By how much a walk may beat an answer with a gap.
+constexpr double kMuchFaster = 1.03;
 
 class Walk {
  public:
@@ -207,6 +209,9 @@ Violation no_plan_is_below_the_bound(const Answered& answered) {
   SearchResult known;
   known.plan = found;
   Violation wrong = contradiction("a plan near the answer", known, answered.answer());
+  if (!wrong && kMuchFaster * time_of(known) < time_of(answered.answer()))
+    wrong = fmt::format("a walk finds {:.9g} s, the search {:.9g} s (bound {:.9g} s)",
+                        time_of(known), time_of(answered.answer()), bound_of(answered.answer()));
   if (wrong) *wrong += "\n" + plan_text(found);
   return wrong;
 }

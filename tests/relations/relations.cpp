@@ -21,9 +21,11 @@ std::string in_words(const SearchResult& result) {
   return fmt::format("{:.9g} s (bound {:.9g} s)", time_of(result), bound_of(result));
 }
 
-// The plan as a file, with another cluster's description in place of its own.
-std::string text_of(Plan plan, const Cluster& cluster) {
-  plan.cluster = cluster;
+// Everything in a plan's file but its cluster, whose sums of devices' facts depend on their order
+// in the last bit.
+std::string text_without_cluster(Plan plan) {
+  plan.cluster = {};
+  plan.certificate.physics_bound = Seconds();
   return plan_text(plan);
 }
 
@@ -34,7 +36,7 @@ Violation differs(const std::string& what, const Answered& answered, const Clust
   const SearchResult other = ask(question);
   const Plan* plan = answered.plan();
   const bool equal = plan != nullptr && other.plan
-                         ? text_of(*other.plan, plan->cluster) == plan_text(*plan)
+                         ? text_without_cluster(*other.plan) == text_without_cluster(*plan)
                          : plan == nullptr && !other.plan;
   if (equal) return std::nullopt;
   return fmt::format("{}: {}, before {}", what, in_words(other), in_words(answered.answer()));
@@ -68,6 +70,8 @@ Violation the_answer_is_sound(const Answered& answered) {
   const SearchResult& answer = answered.answer();
   if (!answer.plan) {
     if (!answer.infeasible) return "neither a plan nor a reason";
+    const Plan& closest = answer.infeasible->closest;
+    if (!closest.stages.empty() && fits(closest.prediction)) return "the closest plan fits";
     return std::nullopt;
   }
   if (auto wrong = wrong_with(*answer.plan)) return wrong;
@@ -154,25 +158,26 @@ Violation more_memory_is_no_slower(const Answered& answered) {
   return contradiction("a higher limit", answered.answer(), ask(roomier));
 }
 
-// Whatever a plan needs is enough for it.
+// Whatever a plan needs is enough for it, and what is said to be enough where nothing fits.
 Violation the_memory_of_the_plan_is_enough(const Answered& answered) {
-  const Plan* plan = answered.plan();
-  if (plan == nullptr) {
-    if (!answered.answer().infeasible->enough_memory) return std::nullopt;
-    Question enough = answered.question();
-    enough.memory_limit = *answered.answer().infeasible->enough_memory;
-    for (DeviceType& device : enough.cluster.device_types)
-      device.memory = std::max(device.memory, enough.memory_limit);
-    if (ask(enough).plan) return std::nullopt;
-    return fmt::format("{} bytes are said to be enough and are not", enough.memory_limit.value());
+  Question question = answered.question();
+  Bytes& limit = question.memory_limit;
+  if (answered.plan() == nullptr) {
+    const std::optional<Bytes> enough = answered.answer().infeasible->enough_memory;
+    if (!enough) return std::nullopt;
+    if (limit > Bytes()) limit = std::max(limit, *enough);
+    for (DeviceType& device : question.cluster.device_types)
+      device.memory = std::max(device.memory, *enough);
+    const SearchResult other = ask(question);
+    if (other.plan) return std::nullopt;
+    return fmt::format("{} bytes are said to be enough and are not{}", enough->value(),
+                       fits(other.infeasible->closest.prediction) ? ", but a plan fits" : "");
   }
-  Question same_room = answered.question();
-  same_room.memory_limit = Bytes();
-  for (const StagePrediction& stage : plan->prediction.stages)
-    same_room.memory_limit = std::max(same_room.memory_limit, stage.peak);
-  return contradiction(
-      fmt::format("a limit of the plan's peak, {} bytes", same_room.memory_limit.value()),
-      answered.answer(), ask(same_room));
+  limit = Bytes();
+  for (const StagePrediction& stage : answered.plan()->prediction.stages)
+    limit = std::max(limit, stage.peak);
+  return contradiction(fmt::format("a limit of the plan's peak, {} bytes", limit.value()),
+                       answered.answer(), ask(question));
 }
 
 // ---- faster hardware ----
@@ -209,10 +214,13 @@ Violation faster_devices_are_no_slower(const Answered& answered) {
 
 // ---- one node as several ----
 
-// Joined by a network as fast as the links inside, and without latency, nodes are one node.
+// Joined by a network as fast as the links inside, and without latency, nodes are one node. Of one
+// mesh order: the others, which the space of one node does not have, move other parts of a tensor
+// where the layout changes.
 Violation a_node_is_several_joined_by_its_links(const Answered& answered) {
   Question one = answered.question();
-  one.space.primepar = false;  // the operators' costs are no part of this
+  one.space.primepar = false;  // its front is of a machine's power-of-two groups
+  one.space.mesh_orders = {MeshOrder::pp_dp_cp_tp};
   one.cluster.groups = {one.cluster.groups.front()};
   NodeGroup& node = one.cluster.groups.front();
   node.count = 1;

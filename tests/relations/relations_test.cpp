@@ -6,9 +6,11 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
-#include <map>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "planner/core/parallel.h"
 #include "tests/relations/relations.h"
@@ -33,22 +35,53 @@ std::string check(const Relation& relation, const Answered& answered) {
   }
 }
 
+struct Violated {
+  std::string relation, question, wrong;
+};
+
+std::vector<Violated> violations(std::uint64_t seed) {
+  const Answered answered(random_question(seed));
+  std::vector<Violated> found;
+  for (std::size_t k = 0; k < all_relations().size(); ++k) {
+    const Relation& relation = all_relations()[k];
+    if (!is_due(relation, k, seed)) continue;
+    if (const std::string wrong = check(relation, answered); !wrong.empty())
+      found.push_back({std::string(relation.name), describe(answered.question()), wrong});
+  }
+  return found;
+}
+
 class RandomQuestions : public testing::TestWithParam<int> {};
 
 TEST_P(RandomQuestions, AreAnsweredConsistently) {
   for (int i = 0; i < kQuestions; ++i) {
     const auto seed = static_cast<std::uint64_t>(GetParam() * kQuestions + i);
-    const Answered answered(random_question(seed));
-    for (std::size_t k = 0; k < all_relations().size(); ++k) {
-      const Relation& relation = all_relations()[k];
-      if (!is_due(relation, k, seed)) continue;
-      const std::string wrong = check(relation, answered);
-      EXPECT_EQ(wrong, "") << relation.name << "\n" << describe(answered.question());
-    }
+    for (const Violated& v : violations(seed))
+      ADD_FAILURE() << v.relation << ": " << v.wrong << "\n" << v.question;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, RandomQuestions, testing::Range(0, 10));
+
+// Behind a switch, and on all cores: BRAID_LONG_TESTS=1.
+class ManyQuestions : public testing::TestWithParam<int> {};
+
+TEST_P(ManyQuestions, AreAnsweredConsistently) {
+  constexpr std::size_t kMany = 500;
+  std::vector<std::vector<Violated>> found(kMany);
+  std::atomic<int> done = 0;
+  parallel_for(kMany, static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t i) {
+    found[i] = violations(static_cast<std::uint64_t>(GetParam()) * kMany + i);
+    if (++done % 100 == 0) fmt::print("{} of {} questions\n", done.load(), kMany);
+  });
+  for (const std::vector<Violated>& of_one : found)
+    for (const Violated& v : of_one)
+      ADD_FAILURE() << v.relation << ": " << v.wrong << "\n" << v.question;
+}
+
+INSTANTIATE_TEST_SUITE_P(Long, ManyQuestions,
+                         testing::Range(1, std::getenv("BRAID_LONG_TESTS") != nullptr ? 11 : 1));
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ManyQuestions);
 
 TEST(OneQuestion, IsAnsweredConsistently) {
   const char* seed = std::getenv("BRAID_QUESTION");
