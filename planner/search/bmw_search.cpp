@@ -4,6 +4,18 @@
 
 namespace braid {
 
+namespace {
+
+// Balanced partitions and strategies for each, or those of the cuts that are given.
+std::vector<PipelineSolution> cut_solutions(const PipelineProblem& problem) {
+  if (problem.cuts.empty()) return balanced_solutions(problem);
+  auto solution = quick_pipeline(problem);
+  if (!solution) return {};
+  return {*std::move(solution)};
+}
+
+}  // namespace
+
 Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tree,
                            const SearchOptions& options) {
   constexpr std::size_t kPoints = 1000;
@@ -39,7 +51,7 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
       const BuiltProblem late =
           build_problem(context, branch_of(tree, c.shape.stages), c, expecting);
       for (const BuiltProblem* view : {&built, &late})
-        for (const PipelineSolution& solution : balanced_solutions(view->problem)) {
+        for (const PipelineSolution& solution : cut_solutions(view->problem)) {
           Finalist walked = finalist_of(context, *view, solution);
           const double most = walked.fits ? solution.time : limit;
           finalists.add(std::move(walked));
