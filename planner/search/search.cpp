@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <set>
 
 #include "planner/core/error.h"
 #include "planner/cost/make_cost_model.h"
@@ -107,12 +108,33 @@ Exploration prove(const SearchContext& context, const DecisionTree& tree,
   return wide;
 }
 
-// Where the bound leaves room for a faster plan, the other algorithms may know one.
-void ask_the_others(SearchContext context, DecisionTree tree, const SearchOptions& options,
-                    Exploration& found) {
+// What an algorithm finds in its own space, or among `open` configurations of it: idle stages are
+// better than no plan. `tree` is left as the space that was searched.
+Exploration explore_alone(const SearchContext& context, const Profile* profile,
+                          const SearchOptions& options, DecisionTree& tree,
+                          const std::set<Configuration>* open = nullptr) {
+  const auto explore_in = [&](const SearchOptions& space) {
+    tree = tree_of(context.model, context.cluster, profile, space);
+    if (open != nullptr)
+      std::erase_if(tree.configurations,
+                    [&](const Configuration& c) { return !open->contains(c); });
+    return explore(context, tree, options);
+  };
+  Exploration found = explore_in(options);
+  if (!found.ranked.empty() || found.statistics.interrupted ||
+      !options.space.applies(Rule::fill_pipeline))
+    return found;
+  SearchOptions idle = options;
+  idle.space.rules_off.push_back(Rule::fill_pipeline);
+  return explore_in(idle);
+}
+
+// Where the bound leaves room for a faster plan, the other algorithms may know one. Each searches
+// its own space: in a larger one its limited work finds less.
+void ask_the_others(const SearchContext& context, const Profile* profile,
+                    const SearchOptions& options, Exploration& found) {
   if (found.open.empty() || found.ranked.empty() || found.statistics.interrupted) return;
-  context.time_limit = found.ranked.front().plan.prediction.iteration.value();
-  tree.configurations = found.open;
+  const std::set<Configuration> open(found.open.begin(), found.open.end());
   Finalists all(options.alternatives + 1);
   for (Finalist& finalist : found.ranked) all.add(std::move(finalist));
   for (const Algorithm other : {Algorithm::megatron_3d, Algorithm::dp, Algorithm::zero3,
@@ -120,8 +142,9 @@ void ask_the_others(SearchContext context, DecisionTree tree, const SearchOption
     SearchOptions asked = options;
     asked.algorithm = other;
     asked.progress = nullptr;
-    for (Finalist& finalist : explore(context, tree, asked).ranked) all.add(std::move(finalist));
-    context.time_limit = std::min(context.time_limit, all.best().value_or(kForever).value());
+    DecisionTree tree;
+    for (Finalist& finalist : explore_alone(context, profile, asked, tree, &open).ranked)
+      all.add(std::move(finalist));
   }
   found.ranked = all.ranked();
 }
@@ -172,21 +195,14 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               options.memory_limit,
                               options.space.applies(Rule::covered_layout),
                               options.space.even_cuts};
-  DecisionTree tree = tree_of(model, cluster, profile, options);
+  DecisionTree tree;
   Exploration found;
   if (options.algorithm == Algorithm::exact) {
+    tree = tree_of(model, cluster, profile, options);
     found = prove(context, tree, options);
-    ask_the_others(context, tree, options, found);
+    ask_the_others(context, profile, options, found);
   } else {
-    found = explore(context, tree, options);
-    if (found.ranked.empty() && !found.statistics.interrupted &&
-        options.space.applies(Rule::fill_pipeline)) {
-      // Idle stages are better than no plan.
-      SearchOptions idle = options;
-      idle.space.rules_off.push_back(Rule::fill_pipeline);
-      tree = tree_of(model, cluster, profile, idle);
-      found = explore(context, tree, options);
-    }
+    found = explore_alone(context, profile, options, tree);
     if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {
       // What the others could have found is proven by the exact search alone.
       SearchOptions exact = options;
