@@ -21,25 +21,19 @@ std::string in_words(const SearchResult& result) {
   return fmt::format("{:.9g} s (bound {:.9g} s)", time_of(result), bound_of(result));
 }
 
-// Everything in a plan's file but its cluster, whose sums of devices' facts depend on their order
-// in the last bit.
-std::string text_without_cluster(Plan plan) {
-  plan.cluster = {};
-  plan.certificate.physics_bound = Seconds();
-  return plan_text(plan);
-}
-
-// The same cluster described otherwise: the same plan with the same certificate.
+// The same cluster described otherwise: the same time, and the same bound up to what breaks ties.
 Violation differs(const std::string& what, const Answered& answered, const Cluster& cluster) {
+  constexpr double kTies = 1e-4;
   Question question = answered.question();
   question.cluster = cluster;
   const SearchResult other = ask(question);
-  const Plan* plan = answered.plan();
-  const bool equal = plan != nullptr && other.plan
-                         ? text_without_cluster(*other.plan) == text_without_cluster(*plan)
-                         : plan == nullptr && !other.plan;
+  const SearchResult& answer = answered.answer();
+  const bool equal = answer.plan && other.plan
+                         ? same(time_of(other), time_of(answer)) &&
+                               std::abs(bound_of(other) / bound_of(answer) - 1) < kTies
+                         : answer.plan.has_value() == other.plan.has_value();
   if (equal) return std::nullopt;
-  return fmt::format("{}: {}, before {}", what, in_words(other), in_words(answered.answer()));
+  return fmt::format("{}: {}, before {}", what, in_words(other), in_words(answer));
 }
 
 // ---- an answer by itself ----
@@ -202,14 +196,19 @@ Violation faster_links_are_no_slower(const Answered& answered) {
   return faster("no latency", answered, prompt);
 }
 
+// Up to what faster compute hides less of (price_relations.cpp).
 Violation faster_devices_are_no_slower(const Answered& answered) {
-  if (answered.uses_front()) return std::nullopt;
+  if (answered.uses_front() || answered.plan() == nullptr) return std::nullopt;
   Cluster cluster = answered.question().cluster;
   for (DeviceType& device : cluster.device_types) {
     device.peak_bf16 = 1.5 * device.peak_bf16;
     device.memory_bandwidth = 1.5 * device.memory_bandwidth;
   }
-  return faster("devices of one and a half the speed", answered, cluster);
+  Question question = answered.question();
+  question.cluster = cluster;
+  SearchResult known = answered.answer();
+  known.plan->prediction.iteration = (1 + kHiddenTwice) * known.plan->prediction.iteration;
+  return contradiction("devices of one and a half the speed", known, ask(question));
 }
 
 // ---- one node as several ----

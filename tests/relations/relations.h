@@ -45,6 +45,9 @@ std::span<const Relation> all_relations();
 // ---- for the relations themselves ----
 
 inline constexpr double kRounding = 1e-9;  // relative
+// The same compute hides tensor collectives and the reduction of gradients, each by itself, so that
+// slower compute may hide more than it adds. By so much a plan may be faster then.
+inline constexpr double kHiddenTwice = 0.02;
 
 SearchResult ask(const Question& question, const SearchOptions& options);
 SearchResult ask(const Question& question);
