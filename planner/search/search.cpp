@@ -230,11 +230,20 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
       result.alternatives.push_back({plan, why_slower(plan, *result.plan)});
     }
   }
-  if (result.plan) {
-    verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
-  } else if (!found.statistics.interrupted) {
-    result.infeasible = explain_infeasible(context, tree, profile, options, complete);
+  if (!result.plan && !found.statistics.interrupted) {
+    // The search counts what layers need one by one. A step, as it is played, may need less: then
+    // the plan that comes closest fits.
+    Infeasible why = explain_infeasible(context, tree, profile, options, complete);
+    if (why.constraint == "memory" && !why.enough_memory) {
+      found.lower_bound = std::min(found.lower_bound, why.closest.prediction.iteration.value());
+      complete(why.closest);
+      result.plan = std::move(why.closest);
+    } else {
+      result.infeasible = std::move(why);
+    }
   }
+  if (result.plan)
+    verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
   result.statistics.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.statistics.cpu_seconds = cpu_seconds() - cpu_start;
