@@ -10,6 +10,16 @@
 
 namespace braid {
 
+std::string name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::gpu:
+      return "gpu";
+    case DeviceKind::cpu:
+      return "cpu";
+  }
+  return {};
+}
+
 int Cluster::num_nodes() const {
   int nodes = 0;
   for (const NodeGroup& group : groups) nodes += group.count;
@@ -71,6 +81,7 @@ Cluster shrink(const Cluster& cluster, int devices) {
 namespace {
 
 constexpr std::int64_t kMaxDevices = 1 << 20;
+const std::vector<std::string> kDeviceKinds = {name_of(DeviceKind::gpu), name_of(DeviceKind::cpu)};
 
 // A quantity may stand as a number in base units or as text with a unit.
 template <class Parse>
@@ -86,11 +97,28 @@ Quantity positive(Quantity q, const JsonValue& value) {
   return q;
 }
 
+// Far beyond any device, and so far below the limits of a double that prices stay finite; a profile
+// has the same.
+constexpr double kMostBandwidth = 1e18, kMostFlops = 1e21, kLongestLatency = 1e9;
+
+template <class Quantity>
+Quantity rate(Quantity q, double most, const JsonValue& value) {
+  positive(q, value);
+  if (q < Quantity(1) || q > Quantity(most))
+    value.fail(fmt::format("{:g} a second is out of range: 1 to {:g}", q.value(), most),
+               "write the device's real figure");
+  return q;
+}
+
 Link read_link(JsonObject object) {
   const JsonValue bandwidth = object.at("bandwidth");
   const JsonValue latency = object.at("latency");
-  Link link{positive(quantity(bandwidth, parse_bandwidth), bandwidth),
+  Link link{rate(quantity(bandwidth, parse_bandwidth), kMostBandwidth, bandwidth),
             quantity(latency, parse_seconds)};
+  if (link.latency > Seconds(kLongestLatency))
+    latency.fail(
+        fmt::format("{:g} s is out of range: up to {:g}", link.latency.value(), kLongestLatency),
+        "write the link's real figure");
   object.finish();
   return link;
 }
@@ -101,12 +129,14 @@ DeviceType read_device(const std::string& name, JsonObject object) {
   JsonObject peak = object.object("peak");
   const JsonValue bf16 = peak.at("bf16");
   const JsonValue fp32 = peak.at("fp32");
-  DeviceType device{
-      .name = name,
-      .peak_bf16 = positive(quantity(bf16, parse_flops), bf16),
-      .peak_fp32 = positive(quantity(fp32, parse_flops), fp32),
-      .memory = positive(quantity(memory, parse_bytes), memory),
-      .memory_bandwidth = positive(quantity(memory_bandwidth, parse_bandwidth), memory_bandwidth)};
+  DeviceType device{.name = name,
+                    .peak_bf16 = rate(quantity(bf16, parse_flops), kMostFlops, bf16),
+                    .peak_fp32 = rate(quantity(fp32, parse_flops), kMostFlops, fp32),
+                    .memory = positive(quantity(memory, parse_bytes), memory),
+                    .memory_bandwidth = rate(quantity(memory_bandwidth, parse_bandwidth),
+                                             kMostBandwidth, memory_bandwidth)};
+  if (const auto kind = object.find("kind"))
+    device.kind = static_cast<DeviceKind>(kind->choice(kDeviceKinds));
   peak.finish();
   object.finish();
   return device;
@@ -165,11 +195,13 @@ Json to_json(const Cluster& cluster) {
     return Json{{"bandwidth", l.bandwidth.value()}, {"latency", l.latency.value()}};
   };
   Json json{{"format", "braid.cluster"}, {"version", 1}, {"name", cluster.name}};
-  for (const DeviceType& device : cluster.device_types)
-    json["devices"][device.name] = {
-        {"memory", device.memory.value()},
-        {"memory_bandwidth", device.memory_bandwidth.value()},
-        {"peak", {{"bf16", device.peak_bf16.value()}, {"fp32", device.peak_fp32.value()}}}};
+  for (const DeviceType& device : cluster.device_types) {
+    Json& entry = json["devices"][device.name];
+    if (device.kind != DeviceKind::gpu) entry["kind"] = name_of(device.kind);
+    entry["memory"] = device.memory.value();
+    entry["memory_bandwidth"] = device.memory_bandwidth.value();
+    entry["peak"] = {{"bf16", device.peak_bf16.value()}, {"fp32", device.peak_fp32.value()}};
+  }
   json["nodes"] = Json::array();
   for (const NodeGroup& group : cluster.groups)
     json["nodes"].push_back(

@@ -11,12 +11,18 @@
 
 namespace braid {
 
+// What a process takes of a device before any tensor depends on it: on a GPU a CUDA context and
+// communicators' buffers, on a CPU, whose memory here is what tensors may take, nothing.
+enum class DeviceKind { gpu, cpu };
+std::string name_of(DeviceKind kind);
+
 struct DeviceType {
   std::string name;
   FlopsPerSecond peak_bf16;  // dense, tensor cores (fp16 where the device has no bf16)
   FlopsPerSecond peak_fp32;
   Bytes memory;
   BytesPerSecond memory_bandwidth;
+  DeviceKind kind = DeviceKind::gpu;
 
   // Of matrix products; every GPU that has fp8 has it at twice the rate.
   FlopsPerSecond peak(Precision precision) const {

@@ -20,7 +20,8 @@ struct Assumptions {
   Seconds layer_overhead = Seconds(50e-6);
   // Slow-down of compute and communication that run at the same time.
   double overlap_slowdown = 1.10;
-  // CUDA context, libraries and what the driver keeps.
+  // Of a GPU's memory: CUDA context, libraries and what the driver keeps. CPU ranks have neither
+  // this nor communicators' buffers (DeviceKind).
   Bytes context = Bytes(std::int64_t{768} << 20);
   // Buffers of one communicator; a stage has one for all, one for each axis it uses.
   Bytes communicator = Bytes(std::int64_t{256} << 20);

@@ -45,7 +45,8 @@ std::string device_name(const Machine& machine, std::size_t kind) {
 }
 
 std::optional<Cluster> cluster_of(const Machine& machine, const HardwareOptions& options,
-                                  const DeviceRates& rates, const Profile& profile) {
+                                  const DeviceRates& rates, const Profile& profile,
+                                  c10::Device device) {
   if (rates.memory.empty() || (rates.fp32.empty() && rates.bf16.empty())) return std::nullopt;
   // Where a limit left out one precision the other stands for it.
   const std::vector<double>& fp32 = rates.fp32.empty() ? rates.bf16 : rates.fp32;
@@ -64,7 +65,8 @@ std::optional<Cluster> cluster_of(const Machine& machine, const HardwareOptions&
          .peak_bf16 = FlopsPerSecond(bf16[i]),
          .peak_fp32 = FlopsPerSecond(fp32[i]),
          .memory = options.memory > Bytes(0) ? options.memory : kind.memory,
-         .memory_bandwidth = BytesPerSecond(rates.memory[i])});
+         .memory_bandwidth = BytesPerSecond(rates.memory[i]),
+         .kind = device.is_cuda() ? DeviceKind::gpu : DeviceKind::cpu});
     cluster.groups.push_back({.count = kind.nodes,
                               .device_type = static_cast<int>(i),
                               .devices = kind.ranks,
@@ -99,7 +101,7 @@ Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   measure_collectives(task, profile);
   measure_meetings(task, profile);
   measure_overlaps(beside, profile);
-  profile.cluster = cluster_of(machine, options, rates, profile);
+  profile.cluster = cluster_of(machine, options, rates, profile, bench.device());
   profile.name =
       profile.cluster ? profile.cluster->name : fmt::format("{} ranks", bench.world().size());
   profile.noise = bench.noise();

@@ -80,6 +80,26 @@ TEST(PlanCommand, TellsPeopleWhatTheyAskFor) {
   EXPECT_EQ(outcome.error, "");
 }
 
+// A CUDA context and communicators' buffers would take 1.75 of a thread's 2 GiB.
+TEST(PlanCommand, CpuRanksHaveAllOfTheirMemoryForTensors) {
+  const InputFolder folder;
+  const std::filesystem::path examples =
+      std::filesystem::path(BRAID_SOURCE_DIR) / "configs/examples";
+  const Json answer =
+      json_of(run_braid({"plan", "--model", (examples / "llama-30m.json").string(), "--cluster",
+                         (examples / "four-threads.json").string(), "--global-batch", "8",
+                         "--precision", "fp32", "--algorithm", "dp", "--format", "json"},
+                        folder.path()));
+  const Json& plan = answer.at("plan");
+  ASSERT_EQ(plan.at("stages").size(), 1U);
+  for (const Json& run : plan.at("stages")[0].at("strategies")) {
+    EXPECT_EQ(run.at("dp"), 4);
+    EXPECT_EQ(run.at("zero"), 0);
+  }
+  EXPECT_EQ(plan.at("prediction").at("stages")[0].at("overhead"), 0);
+  EXPECT_EQ(plan.at("cluster").at("devices").at("thread").at("kind"), "cpu");
+}
+
 TEST(PlanCommand, ShowsTheTreeAndHowToOpenIt) {
   const InputFolder folder;
   const Outcome outcome = run_braid(plan_command({"--tree"}), folder.path());

@@ -30,6 +30,7 @@ constexpr const char* kTwoKinds = R"({
       "peak": {"bf16": "300TFLOPS", "fp32": 2e13}
     },
     "slow": {
+      "kind": "cpu",
       "memory": 16000000000,
       "memory_bandwidth": 9e11,
       "peak": {"bf16": "100TFLOPS", "fp32": "10TFLOPS"}
@@ -54,6 +55,8 @@ TEST(Cluster, ReadsUnitsAndPlainNumbers) {
   EXPECT_EQ(cluster.device_types[0].peak(Precision::bf16), FlopsPerSecond(300e12));
   EXPECT_EQ(cluster.device_types[0].peak(Precision::fp32), FlopsPerSecond(20e12));
   EXPECT_EQ(cluster.device_types[1].memory, Bytes(16'000'000'000));
+  EXPECT_EQ(cluster.device_types[0].kind, DeviceKind::gpu) << "where nothing is said";
+  EXPECT_EQ(cluster.device_types[1].kind, DeviceKind::cpu);
   EXPECT_EQ(cluster.groups[1].count, 1);
   EXPECT_EQ(cluster.groups[1].inside.latency, Seconds(0));
   EXPECT_EQ(cluster.between.bandwidth, BytesPerSecond(12.5e9));
@@ -133,7 +136,7 @@ TEST(Cluster, SchemaNamesTheSameFields) {
   EXPECT_EQ(keys_of(schema["properties"]), keys_of(json));
   EXPECT_EQ(keys_of(defs["nodes"]["properties"]), keys_of(json["nodes"][0]));
   EXPECT_EQ(keys_of(defs["link"]["properties"]), keys_of(json["network"]));
-  EXPECT_EQ(keys_of(defs["device"]["properties"]), keys_of(json["devices"]["fast"]));
+  EXPECT_EQ(keys_of(defs["device"]["properties"]), keys_of(json["devices"]["slow"]));
 }
 
 struct ShrinkCase {
@@ -191,6 +194,18 @@ constexpr MistakeCase kMistakes[] = {
      "cluster.json: devices"},
     {"a misspelt device type", R"([{"op": "replace", "path": "/nodes/0/device", "value": "fats"}])",
      "did you mean 'fast'", "cluster.json: nodes[0].device"},
+    {"an unknown kind of device",
+     R"([{"op": "add", "path": "/devices/fast/kind", "value": "gpus"}])", "did you mean 'gpu'",
+     "cluster.json: devices.fast.kind"},
+    {"hardly any bandwidth",
+     R"([{"op": "replace", "path": "/network/bandwidth", "value": 1e-300}])",
+     "1e-300 a second is out of range", "cluster.json: network.bandwidth"},
+    {"a peak beyond all devices",
+     R"([{"op": "replace", "path": "/devices/slow/peak/bf16", "value": 1e300}])",
+     "1e+300 a second is out of range", "cluster.json: devices.slow.peak.bf16"},
+    {"a latency beyond all links",
+     R"([{"op": "replace", "path": "/nodes/0/link/latency", "value": 1e308}])",
+     "1e+308 s is out of range", "cluster.json: nodes[0].link.latency"},
     {"no nodes", R"([{"op": "replace", "path": "/nodes", "value": []}])", "no nodes",
      "cluster.json: nodes"},
     {"a node of no devices", R"([{"op": "replace", "path": "/nodes/1/devices", "value": 0}])",
