@@ -51,11 +51,12 @@ std::string mfu_text(const measure::StepTimes& times, std::optional<double> peak
   if (!peak)
     return fmt::format("unknown: {:.3g} FLOPs a step, and --peak does not say what could be done",
                        work);
+  const double mfu = work / times.seconds / *peak;
   return fmt::format(
       "{} = {:.4g} FLOPs / ({} · {:.0f} TFLOP/s); 3 × forward, causal attention "
-      "counts the half that is used",
-      format_percent(work / times.seconds / *peak), work, milliseconds(times.seconds),
-      *peak / 1e12);
+      "counts the half that is used{}",
+      format_percent(mfu), work, milliseconds(times.seconds), *peak / 1e12,
+      mfu > 1 ? "; above 100%, so that --peak is too low" : "");
 }
 
 std::string summary_text(const Model& model, const measure::StepTimes& times, double tokens,

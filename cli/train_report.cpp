@@ -6,6 +6,7 @@
 
 #include "cli/train.h"
 #include "planner/core/text.h"
+#include "planner/explain/summary.h"
 
 namespace braid::cli {
 namespace {
@@ -114,7 +115,11 @@ std::string report_text(const RunReport& report, const RenderOptions& look,
     text += fmt::format(" · planned {}: {:.3g} times that", format_seconds(predicted),
                         report.step / predicted);
   if (report.mfu) text += fmt::format(" · MFU {}", format_percent(*report.mfu));
-  text += "\n\n";
+  text += '\n';
+  if (const std::string low = peak_remark(report.plan.cluster, report.mfu.value_or(0), "did");
+      !low.empty())
+    text += paint(low, Tone::bad, look) + '\n';
+  text += '\n';
   if (const std::string terms = terms_text(report); !terms.empty()) text += terms + remark + "\n";
   std::vector<HeldMemory> held;
   held.reserve(report.stages.size());

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "planner/core/text.h"
+#include "planner/explain/layout.h"
 #include "planner/simulate/price_plan.h"
 #include "planner/simulate/simulator.h"
 
@@ -166,6 +168,18 @@ bool knows_shapes(const Model& model) {
   return std::ranges::all_of(model.types, [](const LayerType& type) {
     return type.shape.kind != LayerKind::block || type.shape.heads > 0;  // imported ones have none
   });
+}
+
+std::string peak_remark(const Cluster& cluster, double utilisation, std::string_view verb) {
+  if (!(utilisation > 1)) return {};
+  std::vector<std::string> names;
+  names.reserve(cluster.device_types.size());
+  for (const DeviceType& device : cluster.device_types)
+    names.push_back(fmt::format("'{}'", printable(device.name)));
+  return fmt::format(
+      "MFU above 100%: devices {} {:.2f} times the peak that the cluster gives {}; correct its "
+      "\"peak\", or measure it: braid profile hardware --out FILE",
+      verb, utilisation, join(names, ", "));
 }
 
 std::optional<double> model_flops_utilisation(const Plan& plan) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/plan/plan.h"
@@ -57,6 +58,9 @@ FlopsPerSecond cluster_peak(const Cluster& cluster, Precision precision);
 // are not known (a profile of another system carries times only).
 std::optional<double> model_flops_utilisation(const Plan& plan);
 bool knows_shapes(const Model& model);
+// Where a utilisation is above 1: that a peak in the cluster is too low, and how to mend it, in one
+// line. Otherwise empty. `verb` says how devices came to it: "did", "are priced at".
+std::string peak_remark(const Cluster& cluster, double utilisation, std::string_view verb);
 
 // By how much an iteration exceeds a bound, as a fraction; none for a bound that was never set.
 std::optional<double> excess(Seconds iteration, Seconds bound);

@@ -135,6 +135,10 @@ std::string headline(const Plan& plan, const SearchStatistics* statistics,
   table.add({});
   table.add({name("iteration"), speed_line(plan, options)});
   table.add({name("MFU"), utilisation_line(plan, options)});
+  if (const std::string remark =
+          peak_remark(plan.cluster, model_flops_utilisation(plan).value_or(0), "are priced at");
+      !remark.empty())
+    table.add({"", paint(remark, Tone::bad, options)});
   const Seconds iteration = plan.prediction.iteration;
   if (const auto gap = excess(iteration, plan.certificate.lower_bound))
     table.add({name("optimality"), optimality_line(plan.certificate, *gap)});

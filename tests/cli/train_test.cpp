@@ -48,6 +48,16 @@ std::vector<Json> lines_of(const std::filesystem::path& file) {
   return lines;
 }
 
+TEST_F(TrainCommand, SaysThatAPeakIsTooLowWhereUtilisationIsAboveAll) {
+  EXPECT_EQ(train({"--steps", "1"}).out.find("MFU above 100%"), std::string::npos);
+  edit_plan("/cluster/devices/small/peak/fp32", 1e3);
+  const Outcome outcome = train({"--steps", "1"});
+  ASSERT_EQ(outcome.exit, 0) << outcome.error;
+  for (const char* words : {"MFU above 100%: devices did", "the cluster gives 'small'",
+                            "correct its \"peak\"", "braid profile hardware"})
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+}
+
 TEST_F(TrainCommand, LearnsAndWritesMetrics) {
   std::string book;
   for (int i = 0; i < 500; ++i) book += "again and ";
