@@ -77,14 +77,9 @@ std::string check_text(const Plan& plan, const Plan& fresh, const CheckFlags& fl
                stage.peak <= stage.budget ? yes("fits") : no("does not fit"),
                fmt::format("{} of {}", format_bytes(stage.peak), format_bytes(stage.budget))});
   }
-  const std::string now = format_seconds(fresh.prediction.iteration);
-  if (same_prediction(plan, fresh)) {
-    table.add({"prediction", yes("current"), now});
-  } else {
-    table.add({"prediction", no("stale"),
-               fmt::format("{} in the file, {} priced anew",
-                           format_seconds(plan.prediction.iteration), now)});
-  }
+  const std::string stale = stale_figure(plan, fresh);
+  table.add({"prediction", stale.empty() ? yes("current") : no("stale"),
+             stale.empty() ? format_seconds(fresh.prediction.iteration) : stale});
   return table.text();
 }
 

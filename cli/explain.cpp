@@ -47,9 +47,8 @@ Plan answer(const Plan& plan, const ExplainFlags& flags, const WhatIf& question)
     return plan;
   }
   Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
-  if (!same_prediction(fresh, plan))
-    note(fmt::format("priced anew: the file's own figure was {}",
-                     format_seconds(plan.prediction.iteration)));
+  if (const std::string stale = stale_figure(plan, fresh); !stale.empty())
+    note(fmt::format("the plan's stored prediction is stale: {}", stale));
   return fresh;
 }
 

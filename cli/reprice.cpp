@@ -2,11 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
+#include "planner/core/text.h"
 #include "planner/cost/make_cost_model.h"
+#include "planner/plan/prediction_fields.h"
 #include "planner/simulate/price_plan.h"
 
 namespace braid::cli {
@@ -46,6 +49,11 @@ void change_devices(Plan& plan, int devices) {
       // One replica has nobody to share its states with: ZeRO then names the same layout as none.
       if (s.replicas() == 1) s.zero = Zero::none;
     }
+}
+
+std::string spaced(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
 }
 
 std::filesystem::path path_of(const ProfileReference& reference, const std::string& plan_file) {
@@ -116,20 +124,50 @@ Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile) {
   return fresh;
 }
 
-bool same_prediction(const Plan& a, const Plan& b) {
-  const auto same = [](double x, double y) {
-    return std::abs(x - y) <= kSame * std::max(std::abs(x), std::abs(y));
+std::string stale_figure(const Plan& file, const Plan& fresh) {
+  const Prediction& p = file.prediction;
+  const Prediction& q = fresh.prediction;
+  const auto differs = [](double x, double y) {
+    return !(std::abs(x - y) <= kSame * std::max(std::abs(x), std::abs(y)));
   };
-  const Prediction& p = a.prediction;
-  const Prediction& q = b.prediction;
-  if (!same(p.iteration.value(), q.iteration.value()) || p.stages.size() != q.stages.size())
-    return false;
+  const auto told = [](const std::string& name, const std::string& stored, const std::string& now) {
+    return fmt::format("{}{} in the file, {} priced anew", name, stored, now);
+  };
+  const auto times = [&](const std::string& name, Seconds stored, Seconds now) {
+    return differs(stored.value(), now.value())
+               ? told(name, format_seconds(stored), format_seconds(now))
+               : std::string();
+  };
+  const auto sizes = [&](const std::string& name, Bytes stored, Bytes now) {
+    return differs(static_cast<double>(stored.value()), static_cast<double>(now.value()))
+               ? told(name, format_bytes(stored), format_bytes(now))
+               : std::string();
+  };
+  if (std::string text = times("", p.iteration, q.iteration); !text.empty()) return text;
+  if (p.stages.size() != q.stages.size())
+    return told("stages: ", std::to_string(p.stages.size()), std::to_string(q.stages.size()));
   for (std::size_t i = 0; i < p.stages.size(); ++i) {
-    const auto bytes = [](Bytes size) { return static_cast<double>(size.value()); };
-    if (!same(bytes(p.stages[i].peak), bytes(q.stages[i].peak))) return false;
-    if (!same(bytes(p.stages[i].budget), bytes(q.stages[i].budget))) return false;
+    const StagePrediction &a = p.stages[i], &b = q.stages[i];
+    const std::string stage = fmt::format("stage {}'s ", i);
+    for (const StageTimeField& field : kStageTimeFields)
+      if (std::string text = times(fmt::format("{}{} ", stage, spaced(field.name)),
+                                   a.times.*field.member, b.times.*field.member);
+          !text.empty())
+        return text;
+    if (std::string text = sizes(stage + "memory ", a.peak, b.peak); !text.empty()) return text;
+    if (std::string text = sizes(stage + "budget ", a.budget, b.budget); !text.empty()) return text;
+    for (const MemoryField& field : kMemoryFields)
+      if (std::string text = sizes(fmt::format("{}{} ", stage, spaced(field.name)),
+                                   a.memory.*field.member, b.memory.*field.member);
+          !text.empty())
+        return text;
+    if (differs(a.in_flight, b.in_flight))
+      return told(stage + "micro-batches in flight ", fmt::format("{:g}", a.in_flight),
+                  fmt::format("{:g}", b.in_flight));
   }
-  return true;
+  return {};
 }
+
+bool same_prediction(const Plan& a, const Plan& b) { return stale_figure(a, b).empty(); }
 
 }  // namespace braid::cli

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/reprice.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
@@ -25,7 +26,7 @@ namespace braid::cli {
 namespace {
 
 struct SimulateFlags {
-  std::string plan, trace;
+  std::string plan, profile, trace;
   std::string format = "text";
   bool contention = false, memory = false;
   std::string cards, slowdown;
@@ -133,10 +134,19 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
   return kOk;
 }
 
+// The plan with today's prices: a file's own may be of another version, or edited.
+Plan priced_anew(const SimulateFlags& flags) {
+  const Plan plan = read_plan(flags.plan);  // reading verifies
+  Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
+  if (const std::string stale = stale_figure(plan, fresh); !stale.empty())
+    note(fmt::format("the plan's stored prediction is stale: {}", stale));
+  return fresh;
+}
+
 int run_simulate(const SimulateFlags& flags) {
   const Format format = read_format(flags.format);
   if (!flags.trace.empty()) expect_writable(flags.trace, "--trace");
-  const Plan plan = read_plan(flags.plan);  // reading verifies
+  const Plan plan = priced_anew(flags);
   if (flags.events() || !flags.slowdown.empty() || !flags.cards.empty())
     return run_events(flags, format, plan);
   const Simulation simulation =
@@ -173,6 +183,7 @@ void add_simulate(const Verb& app, Run& run) {
          "cards of a node, shared by its devices, with --contention (default: one each)");
   verb.flag("--memory", flags->memory,
             "replay every stage's tensors on a caching allocator: what it reserves");
+  option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--trace", flags->trace, "FILE", "write a timeline for Perfetto or chrome://tracing");
   option("--format", flags->format, "NAME", "text (default) or json");
   verb.footer("\nExample:\n  braid simulate plan.json --trace trace.json");

@@ -90,7 +90,9 @@ class Row {
 
  private:
   std::size_t cell_of(Seconds time) const {
-    const double exact = (time.value() - window_.begin) / (window_.end - window_.begin);
+    const double span = window_.end - window_.begin;
+    if (!(span > 0 && std::isfinite(span))) return 0;
+    const double exact = (time.value() - window_.begin) / span;
     const auto width = static_cast<double>(width_);
     return static_cast<std::size_t>(std::clamp(std::round(exact * width), 0.0, width));
   }

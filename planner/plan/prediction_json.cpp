@@ -10,7 +10,12 @@ namespace braid {
 
 namespace {
 
-constexpr IntRange kBytes{0, std::numeric_limits<std::int64_t>::max()};
+// Far beyond any plan, and so far below the limits of their types that sums and products of a few
+// stay finite.
+constexpr double kLongest = 1e30;  // seconds
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+constexpr IntRange kBytes{0, std::int64_t{1} << 56};     // of one device
+constexpr double kMostInFlight = std::int64_t{1} << 30;  // micro-batches
 
 // JSON has no infinity: it would be written as null, which no reader takes back.
 Json write(double x) {
@@ -20,8 +25,9 @@ Json write(double x) {
 Json write(Seconds time) { return write(time.value()); }
 Json write(Bytes size) { return size.value(); }
 
-void read(const JsonValue& value, double& x) { x = value.number(); }
-void read(const JsonValue& value, Seconds& time) { time = Seconds(value.number()); }
+// A term, in seconds. Under Galvatron's formulas a reduction may give time back.
+void read(const JsonValue& value, double& x) { x = value.number(-kLongest, kLongest); }
+void read(const JsonValue& value, Seconds& time) { time = Seconds(value.number(0, kLongest)); }
 void read(const JsonValue& value, Bytes& size) { size = Bytes(value.integer(kBytes)); }
 
 template <class Owner, class Fields>
@@ -61,7 +67,13 @@ Json write_stage(const StagePrediction& stage) {
 StagePrediction read_stage(const JsonValue& value) {
   JsonObject object(value);
   StagePrediction stage;
-  read_fields(object.object("times"), kStageTimeFields, stage.times);
+  JsonObject times = object.object("times");
+  for (const StageTimeField& field : kStageTimeFields) {
+    const bool gives_back = field.member == &StageTimes::reduce;
+    stage.times.*field.member =
+        Seconds(times.at(field.name).number(gives_back ? -kLongest : 0, kLongest));
+  }
+  times.finish();
   JsonObject terms = object.object("terms");
   for (const TimeTermField& field : kOptionalTermFields)
     if (const auto term = terms.find(field.name)) read(*term, stage.terms.*field.member);
@@ -71,12 +83,12 @@ StagePrediction read_stage(const JsonValue& value) {
   for (const MemoryField& field : kOptionalMemoryFields)
     if (const auto term = memory.find(field.name)) read(*term, stage.memory.*field.member);
   read_fields(std::move(memory), kMemoryFields, stage.memory);
-  read(object.at("in_flight"), stage.in_flight);
+  stage.in_flight = object.at("in_flight").number(0, kMostInFlight);
   read(object.at("messages"), stage.messages);
   read(object.at("slack"), stage.slack);
   read(object.at("overhead"), stage.overhead);
   read(object.at("peak"), stage.peak);
-  read(object.at("budget"), stage.budget);
+  stage.budget = Bytes(object.at("budget").integer({0, kUnlimited}));
   object.finish();
   return stage;
 }
@@ -97,7 +109,7 @@ Prediction prediction_from_json(const JsonValue& value) {
   JsonObject object(value);
   Prediction prediction;
   read(object.at("iteration"), prediction.iteration);
-  read(object.at("samples_per_second"), prediction.samples_per_second);
+  prediction.samples_per_second = object.at("samples_per_second").number(0);
   for (const JsonValue& stage : object.array("stages"))
     prediction.stages.push_back(read_stage(stage));
   object.finish();

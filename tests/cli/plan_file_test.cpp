@@ -101,6 +101,57 @@ TEST(CheckCommand, NoticesAStalePrediction) {
   EXPECT_THAT(outcome.out, HasSubstr("stale"));
 }
 
+TEST(CheckCommand, NamesWhatIsStaleWhereTheIterationIsNot) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  const Json sound = read_json(folder / "plan.json");
+  struct Case {
+    const char* place;
+    Json value;
+    const char* words;
+  };
+  const Case cases[] = {
+      {"/prediction/stages/0/times/forward", 0, "stage 0's forward 0 s in the file"},
+      {"/prediction/stages/0/in_flight", 7, "stage 0's micro-batches in flight 7 in the file"},
+      {"/prediction/stages/0/memory/weights", 0, "stage 0's weights 0 B in the file"},
+      {"/memory_limit", 1 << 30, "stage 0's budget 8.0 GiB in the file, 1.0 GiB priced anew"},
+  };
+  for (const Case& c : cases) {
+    Json edited = sound;
+    edited[Json::json_pointer(c.place)] = c.value;
+    write_text(folder / "plan.json", edited.dump());
+    const Outcome outcome = run_braid({"check", "plan.json"}, folder.path());
+    EXPECT_THAT(outcome.out, HasSubstr("stale")) << c.place;
+    EXPECT_THAT(outcome.out, HasSubstr(c.words)) << c.place;
+  }
+}
+
+// Stage times of nothing once made its timeline divide by zero, and grow without end.
+TEST(SimulateCommand, PlaysTodaysPricesAndNotThoseOfTheFile) {
+  const InputFolder folder;
+  make_plan(folder.path(), {"--algorithm", "pp"});
+  const auto simulated = [&] {
+    return run_braid({"simulate", "plan.json", "--format", "json"}, folder.path());
+  };
+  const Outcome sound = simulated();
+  EXPECT_EQ(sound.error, "");
+  Json plan = read_json(folder / "plan.json");
+  for (Json& stage : plan["prediction"]["stages"])
+    for (auto& [name, time] : stage["times"].items()) time = 0;
+  plan["prediction"]["iteration"] = 0.175;
+  write_text(folder / "plan.json", plan.dump());
+  const Outcome edited = simulated();
+  EXPECT_EQ(edited.exit, 0);
+  EXPECT_EQ(edited.out, sound.out);
+  EXPECT_THAT(edited.error,
+              HasSubstr("the plan's stored prediction is stale: 175.00 ms in the file, "));
+  EXPECT_THAT(edited.error, HasSubstr(" priced anew\n"));
+  const Outcome profiled =
+      run_braid({"simulate", "plan.json", "--profile", "profile.json"}, folder.path());
+  EXPECT_EQ(profiled.exit, 0) << profiled.error;
+  EXPECT_THAT(profiled.out, HasSubstr("Timeline"));
+}
+
 TEST(SimulateCommand, PlaysTheScheduleAndWritesATrace) {
   const InputFolder folder;
   make_plan(folder.path(), {"--algorithm", "pp"});

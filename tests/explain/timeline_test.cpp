@@ -30,6 +30,12 @@ TEST(Timeline, ShowsOneForwardOneBackward) {
                               "  stage 1   ····F0──B0══════F1──B1══════········\n"));
 }
 
+TEST(Timeline, OfNoTimeIsIdle) {
+  const std::string text = timeline({ScheduleKind::one_f_one_b, 2, 2, 1}, {}, 20);
+  EXPECT_THAT(text, HasSubstr("  stage 0   ····················\n"
+                              "  stage 1   ····················\n"));
+}
+
 TEST(Timeline, ShowsTransfersAsIdleness) {
   const Plan plan = example_plan();
   const Simulation simulation =

@@ -44,7 +44,7 @@ inline Cluster sample_cluster() {
 inline StagePrediction awkward_prediction() {
   StagePrediction stage;
   stage.times = {Seconds(0.1 + 0.2), Seconds(1.0 / 3), Seconds(5e-324),
-                 Seconds(-0.0),      Seconds(7),       Seconds(1.7976931348623157e308)};
+                 Seconds(-0.0),      Seconds(7),       Seconds(9.8765432109876543e29)};
   stage.terms.forward_compute = 1e-7;
   stage.terms.regather = 123456789.123456789;
   stage.redistribute = 2.2250738585072014e-308;
