@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/explain/primepar.h"
+#include "planner/search/primepar_points.h"
 
 namespace braid::cli {
 namespace {
@@ -81,7 +82,7 @@ int run_primepar(const PrimeparFlags& flags) {
                       std::back_inserter(answer.schemes));
   if (flags.pareto) {
     answer.pareto = primepar_pareto(space, alpha_sweep(answer.result.plan.totals));
-    answer.executable.emplace(executable_layers(answer.task, machine), machine);
+    answer.executable.emplace(legal_layers(answer.task, machine), machine);
   }
 
   if (format == Format::json) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "planner/plan/legal.h"
-#include "planner/primepar/executable.h"
 
 namespace braid {
 
@@ -65,11 +64,9 @@ class Fronts {
 
   static void add(std::set<Strategy>& front, const PrimeparTask& task,
                   const PrimeparMachine& machine) {
-    std::vector<ExecutableLayer> layers = executable_layers(task, machine);
-    std::erase_if(layers, [&](const ExecutableLayer& layer) {
-      return layer.order != MeshOrder::pp_dp_cp_tp ||
-             strategy_fault(task.block, layer.strategy, task.batch);
-    });
+    std::vector<ExecutableLayer> layers = legal_layers(task, machine);
+    std::erase_if(
+        layers, [](const ExecutableLayer& layer) { return layer.order != MeshOrder::pp_dp_cp_tp; });
     for (const ExecutableLayer& layer : executable_front(std::move(layers)))
       front.insert(layer.strategy);
   }
@@ -82,6 +79,15 @@ class Fronts {
 };
 
 }  // namespace
+
+std::vector<ExecutableLayer> legal_layers(const PrimeparTask& task,
+                                          const PrimeparMachine& machine) {
+  std::vector<ExecutableLayer> layers = executable_layers(task, machine);
+  std::erase_if(layers, [&](const ExecutableLayer& layer) {
+    return strategy_fault(task.block, layer.strategy, task.batch).has_value();
+  });
+  return layers;
+}
 
 bool is_timed(const Profile& profile, const Strategy& s) {
   return std::ranges::any_of(profile.layers, [&](const MeasuredLayer& layer) {

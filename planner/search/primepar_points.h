@@ -2,6 +2,7 @@
 // What PrimePar's operators say about strategies: those that no other beats in time and memory,
 // operator by operator, are tried even where a rule would prune them.
 
+#include "planner/primepar/executable.h"
 #include "planner/profile/profile.h"
 #include "planner/search/decision_tree.h"
 
@@ -11,6 +12,10 @@ struct PointsOptions {
   Precision precision = Precision::bf16;
   const Profile* profile = nullptr;  // where prices come from one
 };
+
+// Those of executable_layers that a plan may hold: operators may cut what a layer's strategy may
+// not, such as 197 tokens that are copied between tensor-parallel ranks.
+std::vector<ExecutableLayer> legal_layers(const PrimeparTask& task, const PrimeparMachine& machine);
 
 // For every branch the front of each type of block and each micro-batch (executable_front) marks
 // its leaves, with all levels of ZeRO and recomputation, and spares them from the rules, except for

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "planner/core/json.h"
 #include "tests/cli/program.h"
@@ -80,6 +81,23 @@ TEST(PrimeparCommand, NamesTheStrategiesOfTheLayerSearchThatRunItsPoints) {
               answer.at("layer").at("seconds").get<double>(), 1e-6);
   EXPECT_TRUE(std::ranges::any_of(
       answer.at("pareto"), [](const Json& point) { return !point.at("strategy").is_null(); }));
+}
+
+// ViT has 197 tokens, which tensor parallelism would cut in two.
+TEST(PrimeparCommand, NamesNoStrategyThatAPlanMayNotHold) {
+  const ScratchFolder folder;
+  const std::filesystem::path configs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
+  const Json answer =
+      json_of(run_braid({"primepar", "--model", (configs / "models/vit-huge-32.json").string(),
+                         "--cluster", (configs / "clusters/a100-80g-8.json").string(), "--devices",
+                         "2", "--batch", "8", "--pareto", "--format", "json"},
+                        folder.path()));
+  ASSERT_FALSE(answer.at("executable_front").empty());
+  std::set<std::string> named;
+  for (const Json& layer : answer.at("executable_front")) named.insert(layer.at("name"));
+  for (const Json& point : answer.at("pareto"))
+    if (!point.at("strategy").is_null()) named.insert(point.at("strategy").at("name"));
+  EXPECT_EQ(named, std::set<std::string>{"dp2"});
 }
 
 TEST(PrimeparCommand, APriceOnMemoryBuysLessOfIt) {
