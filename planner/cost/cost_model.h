@@ -99,6 +99,7 @@ class CostModel {
                                                std::span<const StageTimes>) const {
     return std::nullopt;
   }
+  virtual bool has_own_iteration() const { return false; }
 
   // Sites of one class price every layer and every change of layout alike; what is in flight is no
   // part of a price.

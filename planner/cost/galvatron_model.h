@@ -29,6 +29,7 @@ class GalvatronModel final : public CostModel {
   StageWeights weights(const PipelineShape& shape, int stage) const override;
   std::optional<Seconds> own_iteration(const PipelineShape& shape,
                                        std::span<const StageTimes> stages) const override;
+  bool has_own_iteration() const override { return true; }
   StageClass stage_class(const StageSite& site) const override {
     return {site.stage, site.shape.stages, site.shape.micro_batches, site.micro_batch};
   }

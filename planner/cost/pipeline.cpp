@@ -84,8 +84,15 @@ Seconds lap_time(const PipelineShape& shape, Stages stages, int laps) {
          slowest_update(stages);
 }
 
+// How many times an iteration takes as long as one micro-batch through all stages and back: only
+// when the first has come back is there room for another.
+int num_laps(const PipelineShape& shape) {
+  if (shape.schedule == ScheduleKind::gpipe || shape.chunks > 1) return 1;
+  return (shape.micro_batches - 1) / shape.stages + 1;
+}
+
 Seconds longest_lap_time(const PipelineShape& shape, Stages stages) {
-  const int most = laps(shape) - 1;
+  const int most = num_laps(shape) - 1;
   // Each further lap trades the same W for the same transfers, so an end of the range is longest.
   return std::max(lap_time(shape, stages, std::min(1, most)), lap_time(shape, stages, most));
 }
@@ -111,6 +118,29 @@ Seconds all_chunks_time(const PipelineShape& shape, Stages stages) {
     above += compute(stage) / v + 2.0 * stage.transfer;
   }
   return longest + stages.front().reduce + slowest_update(stages);
+}
+
+// The same path for the best cut. Of the paths that turn at each stage the longest is no shorter
+// than any weighted mean of them. The weights here let the compute of every stage count alike, so
+// that the mean does not depend on the cut.
+Seconds least_time_of_chunks(const PipelineShape& shape, const WholePass& pass,
+                             std::span<const Seconds> transfers) {
+  const double v = shape.chunks;
+  const double turns = v - 1;
+  const double middle = shape.micro_batches - turns * shape.stages / v;
+  const Seconds compute = pass.forward_and_input + pass.weight;
+  Seconds farthest, sum;
+  for (const Seconds t : transfers) farthest = std::max(farthest, t), sum += t;
+
+  // From the last stage up, for a share of 1 of each stage's compute.
+  double weights = 0;  // of the stages from i on
+  Seconds above;       // transfers ahead of them, by their weights
+  for (auto i = static_cast<std::ptrdiff_t>(transfers.size()); i >= 0; --i) {
+    const double weight = (1 - weights / v) / middle;
+    for (const Seconds t : transfers.first(static_cast<std::size_t>(i))) above += weight * 2.0 * t;
+    weights += weight;
+  }
+  return turns / v * compute + 2.0 * turns * (farthest + sum) + (compute + above) / weights;
 }
 
 // Zero-bubble where W is slow: stage i starts to be busy with F_0 or, later, when B_0 comes back;
@@ -246,9 +276,13 @@ Seconds pipeline_time(const PipelineShape& shape, Stages stages) {
   internal_failure("a schedule without a time", std::source_location::current());
 }
 
-int laps(const PipelineShape& shape) {
-  if (shape.schedule == ScheduleKind::gpipe || shape.chunks > 1) return 1;
-  return (shape.micro_batches - 1) / shape.stages + 1;
+Seconds least_pipeline_time(const PipelineShape& shape, const WholePass& pass,
+                            std::span<const Seconds> transfers) {
+  const Seconds sum = std::accumulate(transfers.begin(), transfers.end(), Seconds());
+  if (shape.chunks > 1) return least_time_of_chunks(shape, pass, transfers);
+  const bool split = splits_backward(shape);
+  const Seconds trip = pass.forward_and_input + (split ? Seconds() : pass.weight) + 2.0 * sum;
+  return num_laps(shape) * 1.0 * trip;
 }
 
 int weights_waiting(const PipelineShape& shape, int stage) {

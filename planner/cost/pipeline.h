@@ -67,9 +67,15 @@ Seconds transfer_time(const PipelineShape& shape, Seconds transfer);
 // transfers; equal to it for even stages within the limits of transfer_time, and always for gpipe.
 Seconds pipeline_time(const PipelineShape& shape, std::span<const StageTimes> stages);
 
-// How many times an iteration takes at least as long as one micro-batch through all stages and
-// back: only when the first has come back is there room for another.
-int laps(const PipelineShape& shape);
+// Compute of one micro-batch through all stages, whichever stage does it.
+struct WholePass {
+  Seconds forward_and_input;  // forward and backward by input
+  Seconds weight;             // backward by weights
+};
+// A lower bound of pipeline_time for every way to cut the layers: paths that run through all stages
+// and back. `transfers`: one way, behind each stage but the last.
+Seconds least_pipeline_time(const PipelineShape& shape, const WholePass& pass,
+                            std::span<const Seconds> transfers);
 
 // The share of an iteration of even stages in which each waits for the others.
 double resting_share(const PipelineShape& shape);

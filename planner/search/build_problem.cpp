@@ -37,6 +37,42 @@ double least_transfer(const SearchContext& context, const std::vector<int>& bloc
   return least;
 }
 
+// The least that each layer takes on any stage, and the transfers between stages: what
+// least_pipeline_time asks for.
+class LeastPass {
+ public:
+  explicit LeastPass(const SearchContext& context)
+      : context_(context), layers_(context.model.types.size()) {}
+
+  void include(int type, const LayerTime& time) {
+    Layer& layer = layers_[static_cast<std::size_t>(type)];
+    layer.pass = std::min(layer.pass, time.forward() + time.backward_input());
+    layer.weight = std::min(layer.weight, time.backward_weight());
+  }
+  void add_transfer(double seconds) { transfers_.emplace_back(seconds); }
+
+  // Seconds of an iteration that no cut and no choice can go below; 0 where the cost model has
+  // a formula of its own.
+  double time(const PipelineShape& shape) const {
+    if (context_.cost.has_own_iteration()) return 0;
+    double pass = 0, weight = 0;
+    for (const int type : context_.model.layers) {
+      pass += layers_[static_cast<std::size_t>(type)].pass;
+      weight += layers_[static_cast<std::size_t>(type)].weight;
+    }
+    return least_pipeline_time(shape, {Seconds(pass), Seconds(weight)}, transfers_).value();
+  }
+
+ private:
+  struct Layer {
+    double pass = std::numeric_limits<double>::infinity();
+    double weight = pass;
+  };
+  const SearchContext& context_;
+  std::vector<Layer> layers_;
+  std::vector<Seconds> transfers_;
+};
+
 class ProblemBuilder {
  public:
   ProblemBuilder(const SearchContext& context, const TreeBranch& branch,
@@ -44,7 +80,8 @@ class ProblemBuilder {
       : context_(context),
         branch_(branch),
         options_(options),
-        list_(strategies_of(branch, context.cost)) {
+        list_(strategies_of(branch, context.cost)),
+        least_(context) {
     built_.configuration = configuration;
     built_.strategies = list_.strategies;
   }
@@ -57,6 +94,7 @@ class ProblemBuilder {
         context_.cost.given_cuts(static_cast<int>(problem.blocks.size()), c.shape.stages);
     for (int stage = 0; stage < c.shape.stages; ++stage) add_stage(stage);
     if (context_.even_cuts && problem.cuts.empty()) problem.cuts = even_cuts(problem);
+    built_.least_time = least_.time(c.shape);
     return std::move(built_);
   }
 
@@ -83,6 +121,7 @@ class ProblemBuilder {
     LayerMenu result;
     for (const PricedStrategy& p : prices.layers.at(type)) {
       const LayerTime& t = p.cost.time;
+      least_.include(type, t);
       const auto value = [&](const TimeWeights& w) {
         return w(t.forward(), t.backward_input(), t.backward_weight(), t.once_reduce(),
                  t.once_update());
@@ -121,6 +160,7 @@ class ProblemBuilder {
                     context_.cost.stage_overhead(where) - messages)
                        .value();
     const double transfer = least_transfer(context_, built_.block_types, where);
+    if (!where.last()) least_.add_transfer(transfer);
     menus.ramp = weights.ramp.transfer * transfer;
     menus.load = weights.load.transfer * transfer;
     built_.problem.stages.push_back(std::move(menus));
@@ -145,6 +185,7 @@ class ProblemBuilder {
   const TreeBranch& branch_;
   const ProblemOptions& options_;
   StrategyList list_;
+  LeastPass least_;
   BuiltProblem built_;
   std::map<StageClass, StagePrices> prices_;
 };
@@ -159,12 +200,13 @@ BuiltProblem build_problem(const SearchContext& context, const TreeBranch& branc
 double ideal_bound(const SearchContext& context, const Configuration& c) {
   std::vector<int> block_types;
   PipelineProblem problem = empty_problem(context, c, block_types);
-  double round_trip = 0;  // of one micro-batch through all stages, there and back
+  LeastPass least(context);
   for (int stage = 0; stage < c.shape.stages; ++stage) {
     const StageSite where = site_of(context, c, stage);
     const StageWeights weights = context.cost.weights(c.shape, stage);
     const auto menu = [&](int type) {
       const LayerTime t = context.cost.least_compute(type, where);
+      least.include(type, t);
       const auto value = [&](const TimeWeights& w) {
         return w(t.forward(), t.backward_input(), t.backward_weight(), 0, 0);
       };
@@ -175,12 +217,10 @@ double ideal_bound(const SearchContext& context, const Configuration& c) {
     if (where.first()) menus.before.push_back(menu(context.model.layers.front()));
     if (where.last()) menus.after.push_back(menu(context.model.layers.back()));
     menus.budget = std::numeric_limits<std::int64_t>::max();
-    menus.ramp = weights.ramp.transfer * least_transfer(context, block_types, where);
-    round_trip += menus.ramp;
+    if (!where.last()) least.add_transfer(least_transfer(context, block_types, where));
     problem.stages.push_back(std::move(menus));
   }
-  const double bound = pipeline_bound(problem);
-  return std::max(bound, laps(c.shape) * (round_trip + least_ramp(problem)));
+  return std::max(pipeline_bound(problem), least.time(c.shape));
 }
 
 Plan plan_of(const SearchContext& context, const BuiltProblem& built,

@@ -38,6 +38,7 @@ struct BuiltProblem {
   std::vector<Strategy> strategies;  // that LayerOption::strategy counts
   std::vector<int> block_types;      // a model type for each of the problem's block types
   PipelineProblem problem;
+  double least_time = 0;    // seconds that none of its solutions is faster than: LeastPass
   std::int64_t priced = 0;  // layer costs computed for it alone
 };
 

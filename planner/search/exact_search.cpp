@@ -28,6 +28,7 @@ constexpr std::size_t kRelaxedWork = 300'000;
 constexpr std::size_t kStageWork = 1'000'000;
 constexpr std::size_t kAloneWork = 20'000'000;
 constexpr std::size_t kAllWork = 8'000'000;
+constexpr std::size_t kFarWork = 4'000'000;  // where heuristics advise against
 
 struct Candidate {
   Configuration configuration;
@@ -155,7 +156,7 @@ class Explorer {
     const double limit = limit_of(candidate);
     if (candidate.bound >= limit) return;
     const BuiltProblem built = build(candidate, Memory::least);
-    const double bound = pipeline_bound(built.problem);
+    const double bound = std::max(pipeline_bound(built.problem), built.least_time);
     candidate.bound =
         std::max(candidate.bound, without_ties(bound, candidate.configuration.shape.stages));
     candidate.priced = built.priced;
@@ -217,6 +218,10 @@ class Explorer {
     // No solution is faster than `time`.
     void prove(double time) { solved_.bound = std::max(solved_.bound, proven(time)); }
     bool meets_bound() const { return solved_.bound >= proven(limit_); }
+    PipelineResult counted(PipelineResult found) {
+      solved_.work += found.work;
+      return found;
+    }
 
     // No plan lies below the limit, which is the time of one that was found, if any was.
     Solved conclude() {
@@ -226,9 +231,8 @@ class Explorer {
         prove(std::min(limit_, misfit_));
       return std::move(solved_);
     }
-    Solved leave(bool settled, std::size_t work = 0) {
+    Solved leave(bool settled) {
       solved_.settled = settled;
-      solved_.work = work;
       return std::move(solved_);
     }
 
@@ -248,8 +252,8 @@ class Explorer {
   }
 
   static PipelineLimits quick_limits(const Candidate& candidate, double limit) {
-    const bool alone = is_alone(candidate);
-    return {limit, alone ? kMostPoints : kRelaxedPoints, alone ? kAloneWork : kRelaxedWork};
+    if (!is_alone(candidate)) return {limit, kRelaxedPoints, kRelaxedWork};
+    return {limit, kMostPoints, candidate.advised_against ? kStageWork : kAloneWork};
   }
 
   // The relaxations, which are quick and prove most configurations too slow, and plans near what
@@ -263,7 +267,8 @@ class Explorer {
       const auto bound = bound_below(simpler, entry.limit());
       if (!bound) return entry.conclude();
       entry.prove(*bound);
-      const auto found = search_pipeline(simpler, quick_limits(candidate, entry.limit()));
+      const auto found =
+          entry.counted(search_pipeline(simpler, quick_limits(candidate, entry.limit())));
       if (!found.solution && found.complete) return entry.conclude();
       if (found.complete) entry.prove(found.solution->time);
       if (found.solution) entry.enter(built, *found.solution);
@@ -276,12 +281,27 @@ class Explorer {
     return entry.leave(load_decides(built.problem));
   }
 
+  // Its bound alone, by the relaxations' bounds.
+  Solved bound_only(const Candidate& candidate) const {
+    const double limit = limit_of(candidate);
+    if (candidate.bound >= limit) return {};
+    Entry entry(*this, candidate, limit);
+    for (const PipelineProblem& simpler : relaxations(build(candidate, Memory::least).problem)) {
+      const auto bound = bound_below(simpler, entry.limit());
+      if (!bound) return entry.conclude();
+      entry.prove(*bound);
+    }
+    return entry.leave(false);
+  }
+
   // What would be fastest needs more than there is: the fastest whose layers add up to less, or are
   // left so much less as it needs too much.
   void find_what_fits(const Candidate& candidate, const BuiltProblem& built, Entry& entry) const {
     const auto find = [&](const BuiltProblem& less) {
-      return search_pipeline(is_alone(candidate) ? less.problem : relaxations(less.problem).front(),
-                             quick_limits(candidate, entry.limit()))
+      return entry
+          .counted(search_pipeline(
+              is_alone(candidate) ? less.problem : relaxations(less.problem).front(),
+              quick_limits(candidate, entry.limit())))
           .solution;
     };
     entry.enter(find_fitting(context_, build(candidate, Memory::safe), find));
@@ -296,8 +316,8 @@ class Explorer {
     ProblemOptions expecting = options_of(candidate, Memory::safe);
     expecting.late_reduce = true;
     const BuiltProblem late = build(candidate, expecting);
-    const auto found = search_pipeline(relaxations(late.problem).front(),
-                                       {kForever.value(), kRelaxedPoints, kRelaxedWork});
+    const auto found = entry.counted(search_pipeline(
+        relaxations(late.problem).front(), {kForever.value(), kRelaxedPoints, kRelaxedWork}));
     if (found.solution) entry.enter(finalist_of(context_, late, *found.solution));
     if (candidate.configuration.shape.schedule != ScheduleKind::one_f_one_b ||
         !built.problem.cuts.empty())
@@ -313,21 +333,16 @@ class Explorer {
     const BuiltProblem built = build(candidate, Memory::least);
     Entry entry(*this, candidate, limit);
     const bool alone = is_alone(candidate);
-    std::size_t work = 0;
     const auto search = [&](const BuiltProblem& problem) {
-      const auto found = search_pipeline(
+      const auto found = entry.counted(search_pipeline(
           problem.problem,
-          {entry.limit(), alone ? kMostPoints : kStagePoints, alone ? kAloneWork : kStageWork});
-      work += found.work;
+          {entry.limit(), alone ? kMostPoints : kStagePoints, alone ? kAloneWork : kStageWork}));
       if (found.solution) entry.enter(problem, *found.solution);
       return found.complete;
     };
     const bool complete = search(built);
     if (entry.tight()) search(build(candidate, Memory::safe));
-    if (!complete) return entry.leave(true, work);
-    Solved solved = entry.conclude();
-    solved.work = work;
-    return solved;
+    return complete ? entry.conclude() : entry.leave(true);
   }
 
   // Solves candidates in waves, as long as `go_on` says, and enters what they find.
@@ -392,7 +407,7 @@ class Explorer {
   Finalists finalists_;
   bool has_known_ = false;
   double lower_bound_ = kForever.value();
-  std::size_t work_ = 0;  // of exact searches
+  std::size_t work_ = 0;  // candidates looked at in this phase
   SearchStatistics statistics_;
 };
 

@@ -89,14 +89,6 @@ std::vector<ExecutableLayer> legal_layers(const PrimeparTask& task,
   return layers;
 }
 
-bool is_timed(const Profile& profile, const Strategy& s) {
-  return std::ranges::any_of(profile.layers, [&](const MeasuredLayer& layer) {
-    return std::ranges::any_of(layer.compute, [&](const ComputeSample& sample) {
-      return sample.kind == s.tp_kind && sample.split == s.tp && sample.context == s.cp;
-    });
-  });
-}
-
 void add_primepar_points(DecisionTree& tree, const Model& model, const Cluster& cluster,
                          const PointsOptions& options) {
   // The price of a split that nobody has timed is a guess, and a rule has a reason.

@@ -27,7 +27,4 @@ void add_primepar_points(DecisionTree& tree, const Model& model, const Cluster& 
 // The tree as it is without them, and without squares that were asked for.
 DecisionTree without_points(DecisionTree tree);
 
-// Whether a profile has timed a layer under this split.
-bool is_timed(const Profile& profile, const Strategy& strategy);
-
 }  // namespace braid

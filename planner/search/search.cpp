@@ -9,6 +9,7 @@
 #include <set>
 
 #include "planner/core/error.h"
+#include "planner/core/parallel.h"
 #include "planner/cost/make_cost_model.h"
 #include "planner/search/baselines.h"
 #include "planner/search/bmw_search.h"
@@ -16,7 +17,9 @@
 #include "planner/search/exact_search.h"
 #include "planner/search/galvatron_search.h"
 #include "planner/search/infeasible.h"
+#include "planner/search/nearby.h"
 #include "planner/search/primepar_points.h"
+#include "planner/search/timed_space.h"
 
 namespace braid {
 
@@ -81,15 +84,15 @@ bool has_points(const DecisionTree& tree) {
   });
 }
 
-// The tree of the options' algorithm. Where all is proven, heuristics prune only splits that the
-// profile has not timed, whose prices are guesses.
+// The tree of the options' algorithm. Where all is proven, heuristics prune only what the profile
+// has not timed.
 DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* profile,
                      const SearchOptions& options) {
   const SpaceOptions space = space_of(options);
   DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
   if (options.algorithm != Algorithm::exact) return tree;
   const Profile* timed = options.cost == CostKind::measured ? profile : nullptr;
-  restore_leaves(tree, [&](const Strategy& s) { return timed == nullptr || is_timed(*timed, s); });
+  keep_timed(tree, timed);
   if (space.primepar && options.cost != CostKind::galvatron)
     add_primepar_points(tree, model, cluster, {options.precision, timed});
   return tree;
@@ -149,6 +152,25 @@ void ask_the_others(const SearchContext& context, const Profile* profile,
   found.ranked = all.ranked();
 }
 
+// Where the bound leaves room, walks from the best plan of each kind may find a faster one.
+void look_nearby(const SearchContext& context, const DecisionTree& tree,
+                 const SearchOptions& options, Exploration& found) {
+  constexpr double kProven = 1 + 1e-4;
+  constexpr std::int64_t kMostLayers = 20'000;  // priced, of one walk
+  constexpr std::size_t kWalks = 4;
+  if (found.ranked.empty() || found.statistics.interrupted || context.cost.has_own_iteration() ||
+      found.ranked.front().plan.prediction.iteration.value() <= found.lower_bound * kProven)
+    return;
+  Finalists all(options.alternatives + 1);
+  std::vector<Finalist> walked(std::min(kWalks, found.ranked.size()));
+  parallel_for(walked.size(), options.threads, [&](std::size_t i) {
+    walked[i] = improve(context, tree, found.ranked[i], kMostLayers);
+  });
+  for (std::vector<Finalist>* plans : {&found.ranked, &walked})
+    for (Finalist& finalist : *plans) all.add(std::move(finalist));
+  found.ranked = all.ranked();
+}
+
 }  // namespace
 
 std::string name_of(Algorithm algorithm) {
@@ -201,6 +223,7 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     tree = tree_of(model, cluster, profile, options);
     found = prove(context, tree, options);
     ask_the_others(context, profile, options, found);
+    look_nearby(context, tree, options, found);
   } else {
     found = explore_alone(context, profile, options, tree);
     if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {

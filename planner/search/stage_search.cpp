@@ -458,11 +458,6 @@ double pipeline_bound(const PipelineProblem& problem) {
   return problem.ramp_after ? ramp + std::max(0.0, (load - ramp) / speed) : load / speed;
 }
 
-double least_ramp(const PipelineProblem& problem) {
-  const Bounds bounds(problem);
-  return bounds.ramp(0, bounds.size());
-}
-
 std::vector<const LayerMenu*> stage_layers(const PipelineProblem& problem, int stage, int begin,
                                            int count) {
   const StageMenus& menus = problem.stages[static_cast<std::size_t>(stage)];

@@ -80,8 +80,6 @@ double time_of(const PipelineProblem& problem, const PipelineSolution& solution)
 // A lower bound that needs no search: the bottleneck is the mean, and memory counts for one stage
 // only.
 double pipeline_bound(const PipelineProblem& problem);
-// The least that the layers' ramps add up to, without transfers.
-double least_ramp(const PipelineProblem& problem);
 
 // Segments with equal keys cost the same: those of one block type are alike wherever they begin.
 using SegmentKey = std::tuple<int, int, int>;
