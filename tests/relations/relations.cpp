@@ -21,17 +21,16 @@ std::string in_words(const SearchResult& result) {
   return fmt::format("{:.9g} s (bound {:.9g} s)", time_of(result), bound_of(result));
 }
 
-// The same cluster described otherwise: the same time, and the same bound up to what breaks ties.
+// The same cluster described otherwise: the same time. How far an open bound has come may depend on
+// which stages are priced together.
 Violation differs(const std::string& what, const Answered& answered, const Cluster& cluster) {
-  constexpr double kTies = 1e-4;
   Question question = answered.question();
   question.cluster = cluster;
   const SearchResult other = ask(question);
   const SearchResult& answer = answered.answer();
-  const bool equal = answer.plan && other.plan
-                         ? same(time_of(other), time_of(answer)) &&
-                               std::abs(bound_of(other) / bound_of(answer) - 1) < kTies
-                         : answer.plan.has_value() == other.plan.has_value();
+  const bool equal = answer.plan && other.plan ? same(time_of(other), time_of(answer)) &&
+                                                     at_most(bound_of(other), time_of(answer))
+                                               : answer.plan.has_value() == other.plan.has_value();
   if (equal) return std::nullopt;
   return fmt::format("{}: {}, before {}", what, in_words(other), in_words(answer));
 }
@@ -81,6 +80,15 @@ Violation the_answer_is_sound(const Answered& answered) {
       return "an alternative is faster than the plan";
   }
   return std::nullopt;
+}
+
+Violation no_plan_is_below_the_bound(const Answered& answered) {
+  if (answered.plan() == nullptr) return std::nullopt;
+  SearchResult known;
+  known.plan = fastest_of_a_walk(answered);
+  Violation wrong = contradiction("a plan near the answer", known, answered.answer());
+  if (wrong) *wrong += "\n" + plan_text(*known.plan);
+  return wrong;
 }
 
 // ---- the same question again ----

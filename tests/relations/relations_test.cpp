@@ -63,6 +63,25 @@ TEST_P(RandomQuestions, AreAnsweredConsistently) {
 
 INSTANTIATE_TEST_SUITE_P(Quick, RandomQuestions, testing::Range(0, 10));
 
+// An answer with a gap is the best that limited work has found. A walk of some hundred prices that
+// finds much faster plans shows where that work is spent badly.
+TEST(RandomWalks, RarelyFindMuchFasterPlans) {
+  constexpr int kWalks = 200;
+  constexpr double kMuch = 1.03;
+  int faster = 0;
+  std::string which;
+  for (int seed = 0; seed < kWalks; ++seed) {
+    const Answered answered(random_question(static_cast<std::uint64_t>(seed)));
+    if (answered.plan() == nullptr || answered.answer().gap() < kMuch - 1) continue;
+    const double found = fastest_of_a_walk(answered).prediction.iteration.value();
+    if (kMuch * found >= time_of(answered.answer())) continue;
+    ++faster;
+    which += fmt::format(" {} ({:.1f}%)", seed, 100 * (time_of(answered.answer()) / found - 1));
+  }
+  EXPECT_LE(faster, kWalks * 6 / 100) << "questions" << which;
+  RecordProperty("faster", faster);
+}
+
 // Behind a switch, and on all cores: BRAID_LONG_TESTS=1.
 class ManyQuestions : public testing::TestWithParam<int> {};
 
