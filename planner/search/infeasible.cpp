@@ -82,21 +82,11 @@ std::optional<Leanest> leanest(const PipelineProblem& problem) {
   }
 }
 
-struct Closest {
-  std::optional<Leanest> lean;
-  BuiltProblem built;
-};
-
-Closest closest_of(const SearchContext& context, const DecisionTree& tree) {
-  Closest closest;
-  for (const Configuration& c : tree.configurations) {
-    BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
-    auto lean = leanest(built.problem);
-    if (!lean || (closest.lean && lean->excess >= closest.lean->excess)) continue;
-    closest = {std::move(lean), std::move(built)};
-    if (closest.lean->excess <= 0) break;
-  }
-  return closest;
+Bytes excess_of(const Plan& plan) {
+  Bytes most{std::numeric_limits<std::int64_t>::min()};
+  for (const StagePrediction& stage : plan.prediction.stages)
+    most = std::max(most, stage.peak - stage.budget);
+  return most;
 }
 
 // What a strategy breaks whatever the batch is.
@@ -132,8 +122,8 @@ std::optional<Mistake> broken_rule(const Model& model, const DecisionTree& tree)
 
 bool could_run(const SearchContext& context, std::int64_t batch, const SearchOptions& options) {
   const DecisionTree tree = build_tree(context.model, context.cluster, batch, options.space);
-  const Closest closest = closest_of(context, offered_by(options.algorithm, context, tree));
-  return closest.lean && closest.lean->excess <= 0;
+  const auto closest = leanest_plan(context, offered_by(options.algorithm, context, tree));
+  return closest && excess_of(*closest) <= Bytes();
 }
 
 // The cluster with more nodes of its last kind.
@@ -145,13 +135,28 @@ Cluster grown(const Cluster& cluster, int nodes) {
 
 }  // namespace
 
+std::optional<Plan> leanest_plan(const SearchContext& context, const DecisionTree& tree) {
+  std::optional<Plan> closest;
+  for (const Configuration& c : tree.configurations) {
+    const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
+    const auto lean = leanest(built.problem);
+    if (!lean) continue;
+    Plan plan = plan_of(context, built, lean->solution);
+    plan.prediction = price_plan(plan, context.cost);
+    if (closest && excess_of(plan) >= excess_of(*closest)) continue;
+    closest = std::move(plan);
+    if (excess_of(*closest) <= Bytes()) break;
+  }
+  return closest;
+}
+
 Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& whole,
                               const Profile* profile, const SearchOptions& options,
                               const std::function<void(Plan&)>& complete) {
   const DecisionTree tree = offered_by(options.algorithm, context, whole);
   Infeasible answer;
-  Closest closest = closest_of(context, tree);
-  if (!closest.lean) {
+  std::optional<Plan> closest = leanest_plan(context, tree);
+  if (!closest) {
     answer.rule = broken_rule(context.model, tree);
     answer.constraint = answer.rule ? "strategy" : "batch";
     if (tree.configurations.empty()) answer.constraint = "layers";
@@ -162,8 +167,7 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
     complete(answer.closest);
   } else {
     answer.constraint = "memory";
-    answer.closest = plan_of(context, closest.built, closest.lean->solution);
-    answer.closest.prediction = price_plan(answer.closest, context.cost);
+    answer.closest = *std::move(closest);
     complete(answer.closest);
     std::int64_t worst = std::numeric_limits<std::int64_t>::min();
     for (std::size_t i = 0; i < answer.closest.prediction.stages.size(); ++i) {
@@ -175,7 +179,7 @@ Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& 
       answer.needed = stage.peak;
       answer.available = stage.budget;
     }
-    if (worst > 0) answer.enough_memory = answer.needed;
+    answer.enough_memory = answer.needed;
   }
   const auto cost_for = [&](const Cluster& cluster, std::int64_t batch) {
     return make_cost_model({options.cost == CostKind::galvatron ? CostKind::measured : options.cost,

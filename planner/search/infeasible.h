@@ -2,14 +2,19 @@
 // Infeasible is an answer: what binds, where, and the smallest change that fits.
 
 #include <functional>
+#include <optional>
 
 #include "planner/search/build_problem.h"
 #include "planner/search/search.h"
 
 namespace braid {
 
-// What the algorithm of `options` offers counts. `complete` fills in what a plan carries beside its
-// layers.
+// The plan whose fullest stage exceeds its budget least: the first that fits, where one does, which
+// the search may have missed as it adds up what layers need one by one. None: no plan is legal.
+std::optional<Plan> leanest_plan(const SearchContext& context, const DecisionTree& tree);
+
+// Where no plan fits. What the algorithm of `options` offers counts. `complete` fills in what a
+// plan carries beside its layers.
 Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& tree,
                               const Profile* profile, const SearchOptions& options,
                               const std::function<void(Plan&)>& complete);

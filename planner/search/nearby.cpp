@@ -121,8 +121,8 @@ class Climber {
     return false;
   }
 
-  // Another strategy for the layers of a stage that are of one type and have one strategy, or for
-  // all such layers of the plan.
+  // Another strategy for the layers of one type that have one strategy: all of the plan, those of a
+  // stage, or the first of a run.
   bool change_strategies() {
     std::set<std::pair<int, Strategy>> seen;
     for (std::size_t stage = 0; stage < best_.plan.stages.size(); ++stage) {
@@ -140,6 +140,9 @@ class Climber {
           if (best_.plan.stages.size() > 1 &&
               take(changed(type, old, other, static_cast<int>(stage))))
             return true;
+          Plan one = best_.plan;
+          one.stages[stage].strategies[i] = other;
+          if (take(std::move(one))) return true;
         }
       }
     }

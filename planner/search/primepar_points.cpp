@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/plan/legal.h"
+#include "planner/search/timed_space.h"
 
 namespace braid {
 

@@ -152,6 +152,21 @@ void ask_the_others(const SearchContext& context, const Profile* profile,
   found.ranked = all.ranked();
 }
 
+// The search adds up what layers need one by one. A step, as it is played, may need less, so that
+// a plan may fit where none was found.
+void enter_leanest(const SearchContext& context, const DecisionTree& tree,
+                   const SearchOptions& options, Exploration& found) {
+  if (!found.ranked.empty() || found.statistics.interrupted || !context.cost.knows_moments())
+    return;
+  auto lean = leanest_plan(context, offered_by(options.algorithm, context, tree));
+  if (!lean || !std::ranges::all_of(lean->prediction.stages, [](const StagePrediction& stage) {
+        return stage.peak <= stage.budget;
+      }))
+    return;
+  found.lower_bound = std::min(found.lower_bound, lean->prediction.iteration.value());
+  found.ranked.push_back({*std::move(lean), true});
+}
+
 // Where the bound leaves room, walks from the best plan of each kind may find a faster one.
 void look_nearby(const SearchContext& context, const DecisionTree& tree,
                  const SearchOptions& options, Exploration& found) {
@@ -223,9 +238,11 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     tree = tree_of(model, cluster, profile, options);
     found = prove(context, tree, options);
     ask_the_others(context, profile, options, found);
+    enter_leanest(context, tree, options, found);
     look_nearby(context, tree, options, found);
   } else {
     found = explore_alone(context, profile, options, tree);
+    enter_leanest(context, tree, options, found);
     if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {
       // What the others could have found is proven by the exact search alone.
       SearchOptions exact = options;
@@ -253,20 +270,11 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
       result.alternatives.push_back({plan, why_slower(plan, *result.plan)});
     }
   }
-  if (!result.plan && !found.statistics.interrupted) {
-    // The search counts what layers need one by one. A step, as it is played, may need less: then
-    // the plan that comes closest fits.
-    Infeasible why = explain_infeasible(context, tree, profile, options, complete);
-    if (why.constraint == "memory" && !why.enough_memory) {
-      found.lower_bound = std::min(found.lower_bound, why.closest.prediction.iteration.value());
-      complete(why.closest);
-      result.plan = std::move(why.closest);
-    } else {
-      result.infeasible = std::move(why);
-    }
-  }
-  if (result.plan)
+  if (result.plan) {
     verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
+  } else if (!found.statistics.interrupted) {
+    result.infeasible = explain_infeasible(context, tree, profile, options, complete);
+  }
   result.statistics.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.statistics.cpu_seconds = cpu_seconds() - cpu_start;

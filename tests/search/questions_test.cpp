@@ -54,15 +54,17 @@ Profile answers_to(const Questions& questions, const Model& model) {
   for (const LayerType& type : model.types) {
     if (type.shape.kind != LayerKind::block) continue;
     MeasuredLayer layer;
-    layer.name = type.name;
-    for (const LayerQuestion& q : questions.asked)
-      layer.compute.push_back(
-          {.samples = static_cast<double>(q.samples),
-           .sequence = type.shape.tokens,
-           .split = q.tp,
-           .kind = q.kind,
-           .context = q.cp,
-           .forward = Seconds(1e-5 + 1e-4 * static_cast<double>(q.samples) / (q.tp * q.cp))});
+    layer.type = type.name;
+    for (const LayerQuestion& q : questions.asked) {
+      ComputeSample sample;
+      sample.samples = static_cast<double>(q.samples);
+      sample.sequence = type.shape.tokens;
+      sample.split = q.tp;
+      sample.kind = q.kind;
+      sample.context = q.cp;
+      sample.forward = Seconds(1e-5 + 1e-4 * sample.samples / (q.tp * q.cp));
+      layer.compute.push_back(sample);
+    }
     profile.layers.push_back(std::move(layer));
   }
   return profile;
