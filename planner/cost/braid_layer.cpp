@@ -253,7 +253,7 @@ LayerMemory BraidModel::states(const Work& w) const {
 
 LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) const {
   const Facts& f = facts_[static_cast<std::size_t>(type)];
-  const DeviceType device = slowest_device(site);
+  const DeviceType& device = slowest_device(site);
   const double samples = static_cast<double>(site.micro_batch) / s.dp;
   const double all = parameters(f, s, site);
   const double experts = std::min(all, expert_parameters(f, s));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "planner/cost/analytic_layer.h"
 #include "planner/cost/braid_work.h"
@@ -81,14 +80,11 @@ void BraidModel::visit_device_types(const StageSite& site, Visit visit) const {
   }
 }
 
-// One device type's arithmetic may be the slowest and another's memory: a stage waits for both.
-DeviceType BraidModel::slowest_device(const StageSite& site) const {
-  std::optional<DeviceType> slowest;
+const DeviceType& BraidModel::slowest_device(const StageSite& site) const {
+  const DeviceType* slowest = nullptr;
   visit_device_types(site, [&](const DeviceType& device) {
-    if (!slowest) slowest = device;
-    slowest->peak_bf16 = std::min(slowest->peak_bf16, device.peak_bf16);
-    slowest->peak_fp32 = std::min(slowest->peak_fp32, device.peak_fp32);
-    slowest->memory_bandwidth = std::min(slowest->memory_bandwidth, device.memory_bandwidth);
+    if (slowest == nullptr || device.peak(settings_.precision) < slowest->peak(settings_.precision))
+      slowest = &device;
   });
   return *slowest;
 }

@@ -96,8 +96,7 @@ class BraidModel final : public CostModel {
   double update_time(double elements, const DeviceType& device) const;
   double memory_rate(const DeviceType& device) const;
   bool finds_moments() const;
-  // The facts of the slowest device of a stage, each the least of any of its device types.
-  DeviceType slowest_device(const StageSite& site) const;
+  const DeviceType& slowest_device(const StageSite& site) const;
   Bytes least_memory(const StageSite& site) const;
   // Bytes that wait for the stage's worst moment: activations and what weight gradients need.
   Bytes held(const LayerMemory& memory, const StageSite& site) const;
