@@ -69,7 +69,19 @@ Bytes walked_peak(const Plan& plan, const CostModel& cost, int stage,
   return peak_of_step(plan.shape, stage, std::move(chunks));
 }
 
-StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) {
+std::vector<Strategy> strategies_by_layer(const Plan& plan) {
+  std::vector<Strategy> all(static_cast<std::size_t>(plan.model.num_layers()));
+  for (const StagePlan& stage : plan.stages) {
+    auto next = stage.strategies.begin();
+    for (const int layer : layers_of(stage)) all[static_cast<std::size_t>(layer)] = *next++;
+  }
+  return all;
+}
+
+// `strategies`: of every layer of the model. What comes from another stage lies as the layer there
+// had it, so that a chunk's first layer may have to redistribute as well.
+StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage,
+                            std::span<const Strategy> strategies) {
   const StageSite site = site_of(plan, stage);
   const StagePlan& layers = plan.stages[static_cast<std::size_t>(stage)];
   const std::vector<int> ids = layers_of(layers);
@@ -83,10 +95,13 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
     p.terms += priced.time;
     p.memory += priced.memory;
     resident += cost.resident(priced.memory, site);
-    if (i > 0)
+    if (ids[i] > 0) {
+      const int before = ids[i] - 1;
       p.redistribute +=
-          2 * cost.redistribute(type_at(plan.model, ids[i - 1]),
-                                layout_of(layers.strategies[i - 1]), layout_of(strategy), site);
+          2 * cost.redistribute(type_at(plan.model, before),
+                                layout_of(strategies[static_cast<std::size_t>(before)]),
+                                layout_of(strategy), site);
+    }
   }
   p.times.forward = Seconds(p.terms.forward() + p.redistribute / 2);
   p.times.backward_input = Seconds(p.terms.backward_input() + p.redistribute / 2);
@@ -119,8 +134,9 @@ StagePrediction price_stage(const Plan& plan, const CostModel& cost, int stage) 
 
 Prediction price_plan(const Plan& plan, const CostModel& cost) {
   Prediction prediction;
+  const std::vector<Strategy> strategies = strategies_by_layer(plan);
   for (int stage = 0; stage < plan.shape.stages; ++stage)
-    prediction.stages.push_back(price_stage(plan, cost, stage));
+    prediction.stages.push_back(price_stage(plan, cost, stage, strategies));
   const std::vector<StageTimes> times = stage_times(prediction);
   const auto own = cost.own_iteration(plan.shape, times);
   prediction.iteration = own ? *own : simulate(plan.shape, times).iteration;
