@@ -290,16 +290,23 @@ void BraidModel::synchronise(const Work& w, LayerTime& time) const {
     if (gathers) time.regather += copies * gather;
     if (scatters_at_once) time.reduce += copies * scatter;
   }
-  const double mine = w.dense + w.experts;
-  double passes = 0;  // over its gradients, for each micro-batch
-  // The share of a scattered gradient is added to what was there.
-  if (scatters_at_once) passes += 3.0 / std::max(1, replicas.size);
-  // Layers are measured while they add to gradients. The first micro-batch, or each one whose
-  // gradients are scattered, writes them and need not read.
-  if (w.facts.times && w.facts.shape.kind == LayerKind::block)
-    passes -= scatters_at_once ? 1.0 : 1.0 / static_cast<double>(w.site.shape.micro_batches);
+  // Elements of gradients that pass through memory beside the products that make them, for each
+  // micro-batch.
+  const bool timed = w.facts.times && w.facts.shape.kind == LayerKind::block;
+  const auto passed = [&](double elements, int copies) {
+    const bool scatters = scatters_at_once && copies > 1;
+    double passes = 0;
+    // A rank's share of a scattered gradient is added to what was there.
+    if (scatters) passes += 3.0 / copies;
+    // Layers are measured while they add to gradients. The first micro-batch, or each one whose
+    // gradients are scattered, writes them and need not read.
+    if (timed) passes -= scatters ? 1.0 : 1.0 / static_cast<double>(w.site.shape.micro_batches);
+    return passes * elements;
+  };
+  const double elements =
+      passed(w.dense, replicas.size) + passed(w.experts, expert_replicas.members());
   time.backward_weight_compute = std::max(
-      0.0, time.backward_weight_compute + passes * gradient_bytes * mine / memory_rate(w.device));
+      0.0, time.backward_weight_compute + elements * gradient_bytes / memory_rate(w.device));
 
   const double shards = s.zero == Zero::none ? 1 : replicas.size;
   const double expert_shards = s.zero == Zero::none ? 1 : expert_replicas.members();
