@@ -36,6 +36,38 @@ Bytes unsplit_in_group(std::int64_t bytes) {
   return BlockPool::rounded(Bytes(bytes)) - Bytes(bytes);
 }
 
+// Each pass of a stage of unequal devices takes as long as on the type that is slowest at it.
+void wait_for(LayerTime& stage, const LayerTime& device) {
+  if (device.forward() > stage.forward()) {
+    stage.forward_compute = device.forward_compute;
+    stage.forward_tensor = device.forward_tensor;
+    stage.forward_context = device.forward_context;
+    stage.forward_expert = device.forward_expert;
+    stage.forward_gather = device.forward_gather;
+  }
+  if (device.backward_input() > stage.backward_input()) {
+    stage.backward_input_compute = device.backward_input_compute;
+    stage.recompute = device.recompute;
+    stage.backward_tensor = device.backward_tensor;
+    stage.backward_context = device.backward_context;
+    stage.backward_expert = device.backward_expert;
+    stage.backward_gather = device.backward_gather;
+    stage.hidden_tensor = device.hidden_tensor;
+    stage.hidden_context = device.hidden_context;
+    stage.hidden_gather = device.hidden_gather;
+  }
+  stage.backward_weight_compute =
+      std::max(stage.backward_weight_compute, device.backward_weight_compute);
+  if (device.reduce > stage.reduce) {
+    stage.reduce = device.reduce;
+    stage.hidden_reduce = device.hidden_reduce;
+  }
+  if (device.once_update() > stage.once_update()) {
+    stage.update = device.update;
+    stage.regather = device.regather;
+  }
+}
+
 Bytes whole_bytes(double bytes) { return Bytes(static_cast<std::int64_t>(std::ceil(bytes))); }
 
 }  // namespace
@@ -253,30 +285,43 @@ LayerMemory BraidModel::states(const Work& w) const {
 
 LayerCost BraidModel::layer(int type, const Strategy& s, const StageSite& site) const {
   const Facts& f = facts_[static_cast<std::size_t>(type)];
-  const DeviceType& device = slowest_device(site);
   const double samples = static_cast<double>(site.micro_batch) / s.dp;
   const double all = parameters(f, s, site);
   const double experts = std::min(all, expert_parameters(f, s));
-  const Work work{.facts = f,
-                  .strategy = s,
-                  .site = site,
-                  .where = devices_of_stage(site.stage, site.mesh),
-                  .device = device,
-                  .samples = samples,
-                  .compute = compute(f, s, samples, device, site.shape),
-                  .dense = all - experts,
-                  .experts = experts,
-                  .tied = tied_elements(f, s, site)};
   LayerCost cost;
-  cost.time.forward_compute = work.compute.forward;
-  cost.time.backward_input_compute = work.compute.backward_input;
-  cost.time.backward_weight_compute = work.compute.backward_weight;
-  cost.time.recompute = work.compute.recompute;
-  if (s.tp_kind == TensorKind::spatial_temporal) add_up_in_square(work, cost.time);
-  communicate(work, cost.time);
-  synchronise(work, cost.time);
-  cost.memory = memory(work, cost.short_lived);
+  bool first = true;
+  for (const DeviceType* device : device_types(site)) {
+    const Work work{.facts = f,
+                    .strategy = s,
+                    .site = site,
+                    .where = devices_of_stage(site.stage, site.mesh),
+                    .device = *device,
+                    .samples = samples,
+                    .compute = compute(f, s, samples, *device, site.shape),
+                    .dense = all - experts,
+                    .experts = experts,
+                    .tied = tied_elements(f, s, site)};
+    if (first) {
+      cost.time = time(work);
+      cost.memory = memory(work, cost.short_lived);
+    } else {
+      wait_for(cost.time, time(work));
+    }
+    first = false;
+  }
   return cost;
+}
+
+LayerTime BraidModel::time(const Work& work) const {
+  LayerTime time;
+  time.forward_compute = work.compute.forward;
+  time.backward_input_compute = work.compute.backward_input;
+  time.backward_weight_compute = work.compute.backward_weight;
+  time.recompute = work.compute.recompute;
+  if (work.strategy.tp_kind == TensorKind::spatial_temporal) add_up_in_square(work, time);
+  communicate(work, time);
+  synchronise(work, time);
+  return time;
 }
 
 }  // namespace braid

@@ -80,13 +80,12 @@ void BraidModel::visit_device_types(const StageSite& site, Visit visit) const {
   }
 }
 
-const DeviceType& BraidModel::slowest_device(const StageSite& site) const {
-  const DeviceType* slowest = nullptr;
+std::vector<const DeviceType*> BraidModel::device_types(const StageSite& site) const {
+  std::vector<const DeviceType*> types;
   visit_device_types(site, [&](const DeviceType& device) {
-    if (slowest == nullptr || device.peak(settings_.precision) < slowest->peak(settings_.precision))
-      slowest = &device;
+    if (std::ranges::find(types, &device) == types.end()) types.push_back(&device);
   });
-  return *slowest;
+  return types;
 }
 
 Bytes BraidModel::least_memory(const StageSite& site) const {
@@ -190,11 +189,13 @@ LayerTime BraidModel::least_compute(int type, const StageSite& site) const {
   if (f.times || f.forward || settings_.analytic) return {};
   const Strategy split{.dp = site.mesh.stage_devices()};
   const double samples = static_cast<double>(site.micro_batch) / split.dp;
-  const Compute c = compute(f, split, samples, slowest_device(site), site.shape);
   LayerTime time;
-  time.forward_compute = c.forward;
-  time.backward_input_compute = c.backward_input;
-  time.backward_weight_compute = c.backward_weight;
+  for (const DeviceType* device : device_types(site)) {
+    const Compute c = compute(f, split, samples, *device, site.shape);
+    time.forward_compute = std::max(time.forward_compute, c.forward);
+    time.backward_input_compute = std::max(time.backward_input_compute, c.backward_input);
+    time.backward_weight_compute = std::max(time.backward_weight_compute, c.backward_weight);
+  }
   return time;
 }
 

@@ -80,6 +80,7 @@ class BraidModel final : public CostModel {
   void synchronise(const Work& work, LayerTime& time) const;
   // What the layer's compute and a collective among so many ranks do to each other.
   Overlap overlap(const Work& work, Collective op, int ranks) const;
+  LayerTime time(const Work& work) const;
   LayerMemory states(const Work& work) const;
   LayerMemory memory(const Work& work, ShortLived& short_lived) const;
   ShortLived short_lived(const Work& work, const Split& cut, double transient) const;
@@ -96,7 +97,7 @@ class BraidModel final : public CostModel {
   double update_time(double elements, const DeviceType& device) const;
   double memory_rate(const DeviceType& device) const;
   bool finds_moments() const;
-  const DeviceType& slowest_device(const StageSite& site) const;
+  std::vector<const DeviceType*> device_types(const StageSite& site) const;  // distinct
   Bytes least_memory(const StageSite& site) const;
   // Bytes that wait for the stage's worst moment: activations and what weight gradients need.
   Bytes held(const LayerMemory& memory, const StageSite& site) const;
