@@ -23,7 +23,8 @@ struct Matrix {
   double share = 1;  // of the tokens that pass through it
 };
 
-std::vector<Matrix> matrices_of(const LayerShape& l, double tensor) {
+std::vector<Matrix> matrices_of(const LayerShape& l, int ways) {
+  const double tensor = ways;
   const auto h = static_cast<double>(l.hidden);
   const auto ffn = static_cast<double>(l.ffn);
   std::vector<Matrix> all;
@@ -42,7 +43,7 @@ std::vector<Matrix> matrices_of(const LayerShape& l, double tensor) {
       break;
     case LayerKind::block: {
       const auto q = static_cast<double>(l.heads * l.head_dim);
-      const auto kv = static_cast<double>(l.kv_heads * l.head_dim);
+      const auto kv = static_cast<double>(kv_heads_of_group(l, ways) * l.head_dim);
       const double gates = is_gated(l.activation) ? 2 : 1;
       all.push_back({(q + 2 * kv) / tensor, h});
       all.push_back({h, q / tensor});

@@ -30,11 +30,11 @@ struct BlockFlops {
   }
 };
 
-BlockFlops flops_of(const LayerShape& s, const LayerFlops& whole) {
+BlockFlops flops_of(const LayerShape& s, const LayerFlops& whole, std::int64_t tensor) {
   const auto tokens = static_cast<double>(s.tokens), hidden = static_cast<double>(s.hidden);
   const auto product = [&](double rows, double columns) { return 2 * rows * hidden * columns; };
   const auto q = static_cast<double>(s.heads * s.head_dim);
-  const auto kv = static_cast<double>(2 * s.kv_heads * s.head_dim);
+  const auto kv = static_cast<double>(2 * kv_heads_of_group(s, tensor) * s.head_dim);
   const double inputs = is_gated(s.activation) ? 2 : 1;
   const auto width =
       static_cast<double>(s.experts > 0 ? s.ffn * s.experts_per_token + s.shared_ffn : s.ffn);
@@ -96,7 +96,7 @@ void BraidModel::communicate_in_block(const Work& w, LayerTime& time) const {
   const double gather_chunk = gather(hidden / chunks), scatter_chunk = scatter(hidden / chunks);
   const int others = chunks - 1;
 
-  const BlockFlops flops = flops_of(shape, w.facts.flops);
+  const BlockFlops flops = flops_of(shape, w.facts.flops, s.tensor_split());
   const double ahead = w.compute.forward / flops.sum(1);
   const double by_input = w.compute.backward_input / flops.sum(kScoresBackward);
   const double by_weight = w.compute.backward_weight / flops.sum(0);

@@ -155,7 +155,10 @@ BraidModel::Compute BraidModel::compute(const Facts& f, const Strategy& s, doubl
           : device.wide_peak(settings_.precision).value() * a.matmul_efficiency;
   const double attention_rate =
       device.wide_peak(settings_.precision).value() * a.attention_efficiency;
-  const double matmul = samples / split * f.flops.matmul.value() / matmul_rate;
+  const Flops products = s.tensor_split() > f.shape.kv_heads
+                             ? forward_flops(f.shape, s.tensor_split()).matmul
+                             : f.flops.matmul;
+  const double matmul = samples / split * products.value() / matmul_rate;
   const double attention = samples / split * f.flops.attention.value() / attention_rate;
   const double elementwise = samples / split * f.traffic / memory_rate(device);
   Compute c;

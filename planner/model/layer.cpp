@@ -100,10 +100,10 @@ Flops matmul(std::int64_t rows, std::int64_t inner, std::int64_t columns) {
                static_cast<double>(columns));
 }
 
-LayerFlops block_flops(const LayerShape& layer) {
+LayerFlops block_flops(const LayerShape& layer, std::int64_t tensor) {
   LayerFlops flops;
   const std::int64_t q = layer.heads * layer.head_dim;
-  const std::int64_t kv = layer.kv_heads * layer.head_dim;
+  const std::int64_t kv = kv_heads_of_group(layer, tensor) * layer.head_dim;
   const std::int64_t tokens = layer.tokens;
   if (layer.attention != AttentionKind::none) {
     flops.matmul += matmul(tokens, layer.hidden, q + 2 * kv) + matmul(tokens, q, layer.hidden);
@@ -187,13 +187,17 @@ std::int64_t largest_matrix_per_rank(const LayerShape& layer, std::int64_t tenso
 
 std::int64_t parameters(const LayerShape& layer) { return parameters_per_rank(layer, 1, 1); }
 
-LayerFlops forward_flops(const LayerShape& layer) {
+std::int64_t kv_heads_of_group(const LayerShape& layer, std::int64_t tensor) {
+  return per_rank(layer.kv_heads, tensor) * tensor;
+}
+
+LayerFlops forward_flops(const LayerShape& layer, std::int64_t tensor) {
   switch (layer.kind) {
     case LayerKind::embedding:  // a lookup is free; patches go through a matrix
       return {matmul(layer.tokens - (layer.class_token ? 1 : 0), layer.patch_inputs, layer.hidden),
               Flops()};
     case LayerKind::block:
-      return block_flops(layer);
+      return block_flops(layer, tensor);
     case LayerKind::merge:
       return {matmul(layer.tokens / 4, 4 * layer.hidden, layer.merge_outputs), Flops()};
     case LayerKind::head:

@@ -168,7 +168,11 @@ struct LayerFlops {
   Flops attention;  // scores and weighted sums
   Flops total() const { return matmul + attention; }
 };
-LayerFlops forward_flops(const LayerShape& layer);
+// `tensor` devices that cut the matrices, all together: they replicate key and value heads that are
+// fewer than they.
+LayerFlops forward_flops(const LayerShape& layer, std::int64_t tensor = 1);
+// Key and value heads of so many devices, all together.
+std::int64_t kv_heads_of_group(const LayerShape& layer, std::int64_t tensor);
 // What selective or full recomputation repeats during backward.
 LayerFlops recompute_flops(const LayerShape& layer, Recompute recompute);
 
