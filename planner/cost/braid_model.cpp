@@ -63,6 +63,9 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     facts_.push_back(f);
   }
   knows_moments_ = finds_moments();
+  causal_ = std::ranges::any_of(model.types, [](const LayerType& type) {
+    return type.shape.attention == AttentionKind::causal;
+  });
 }
 
 template <class Visit>
@@ -212,7 +215,8 @@ double BraidModel::memory_rate(const DeviceType& device) const {
 double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                                 const StageSite& site) const {
   const DeviceSpan stage = devices_of_stage(site.stage, site.mesh);
-  const Redistribution moves = redistribution(from, to, site.mesh, stage, network_.topology());
+  const Redistribution moves =
+      redistribution(from, to, causal_, site.mesh, stage, network_.topology());
   // Every device holds one share of the tokens before and after.
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();

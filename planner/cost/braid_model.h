@@ -115,6 +115,7 @@ class BraidModel final : public CostModel {
   double slack_;
   std::optional<Bytes> context_;
   bool knows_moments_ = true;
+  bool causal_ = false;  // any layer's attention: context parallelism then cuts tokens in zigzag
 };
 
 }  // namespace braid

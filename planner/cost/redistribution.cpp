@@ -34,15 +34,17 @@ Interval part(int index, int parts) {
   return {static_cast<double>(index) / parts, static_cast<double>(index + 1) / parts};
 }
 
-Holding holding(int local, const ActivationLayout& layout, MeshOrder order) {
+Holding holding(int local, const ActivationLayout& layout, bool zigzag, MeshOrder order) {
   const bool data_inner = order == MeshOrder::pp_tp_cp_dp;
   const int data = data_inner ? local % layout.dp : local / (layout.tp * layout.cp);
   const int context = (data_inner ? local / layout.dp : local / layout.tp) % layout.cp;
   const int tensor = data_inner ? local / (layout.dp * layout.cp) : local % layout.tp;
   Holding held{.samples = part(data, layout.dp), .tokens = {}};
   const Interval mine = part(tensor, layout.tp);  // of the tokens of this context rank
-  if (layout.cp == 1) {
-    held.tokens[0] = mine;
+  if (layout.cp == 1 || !zigzag) {
+    const Interval whole = part(context, layout.cp);
+    const double size = whole.end - whole.begin;
+    held.tokens[0] = {whole.begin + size * mine.begin, whole.begin + size * mine.end};
     return held;
   }
   // A zigzag's two blocks, one behind the other.
@@ -60,7 +62,7 @@ Holding holding(int local, const ActivationLayout& layout, MeshOrder order) {
 
 }  // namespace
 
-Redistribution redistribution(const ActivationLayout& from, const ActivationLayout& to,
+Redistribution redistribution(const ActivationLayout& from, const ActivationLayout& to, bool zigzag,
                               const Mesh& mesh, const DeviceSpan& stage, const Topology& topology) {
   Redistribution result;
   if (from == to) return result;
@@ -84,18 +86,21 @@ Redistribution redistribution(const ActivationLayout& from, const ActivationLayo
   for (int k = 0; k < looked; ++k) {
     const auto local = static_cast<int>(std::int64_t{k} * devices / looked);
     const int node = topology.node_of(stage.at(local));
-    const Holding before = holding(local, from, mesh.order);
-    const double kept = overlap(before, holding(local, to, mesh.order));
-    double near = 0;
+    const auto before = [&](int device) { return holding(device, from, zigzag, mesh.order); };
+    const auto after = [&](int device) { return holding(device, to, zigzag, mesh.order); };
+    const Holding mine_before = before(local), mine_after = after(local);
+    const double kept = overlap(mine_before, mine_after);
+    double sent_near = 0, received_near = 0;  // between devices of this node
     const auto look_at = [&](int other) {
       if (topology.node_of(stage.at(other)) != node) return false;
-      near += overlap(before, holding(other, to, mesh.order));
+      sent_near += overlap(mine_before, after(other));
+      received_near += overlap(before(other), mine_after);
       return true;
     };
     for (int other = local - 1; other >= 0 && look_at(other);) --other;
     for (int other = local + 1; other < devices && look_at(other);) ++other;
     result.moved = std::max(result.moved, 1 - kept / share);
-    result.far = std::max(result.far, 1 - (kept + near) / share);
+    result.far = std::max(result.far, 1 - (kept + std::min(sent_near, received_near)) / share);
   }
   constexpr double kRounding = 1e-9;
   if (result.moved < kRounding) result.moved = 0;

@@ -8,17 +8,18 @@
 
 namespace braid {
 
-// Of the device that sends most, as shares of what each device holds before and after.
+// Of the device that sends or receives most, as shares of what each device holds before and after.
 struct Redistribution {
   double moved = 0;  // to any other device
-  double far = 0;    // to devices on other nodes
+  double far = 0;    // to or from devices on other nodes
   GroupShape among;  // the devices that exchange with each other
 };
 
-// Samples are cut by dp; tokens by cp, in zigzag blocks, and then by tp. Layouts that also cut the
+// Samples are cut by dp; tokens by cp, under `zigzag` (causal models) in an early and a late block
+// each, and then by tp. Layouts that also cut the
 // hidden width (grids) are assumed to exchange everything among the devices that share a sample.
 // At most 64 devices of a stage are looked at, spread evenly.
-Redistribution redistribution(const ActivationLayout& from, const ActivationLayout& to,
+Redistribution redistribution(const ActivationLayout& from, const ActivationLayout& to, bool zigzag,
                               const Mesh& mesh, const DeviceSpan& stage, const Topology& topology);
 
 }  // namespace braid
