@@ -109,8 +109,7 @@ double Network::modelled(CollectiveKind kind, double bytes, const GroupPlacement
 
 // Rings inside a node, a tree over the nodes.
 double Network::gather_ring(double bytes, const GroupPlacement& group) const {
-  const double latency =
-      (group.most - 1) * group.latency + tree_levels(group.nodes) * between_.latency.value();
+  const double latency = group.ring_latency + tree_levels(group.nodes) * between_.latency.value();
   return latency + (group.size - 1.0) / group.size * bytes / ring_bandwidth(group);
 }
 

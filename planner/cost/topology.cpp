@@ -67,13 +67,14 @@ GroupPlacement Topology::regular(const GroupShape& group, const DeviceSpan& stag
   placement.bandwidth = inside.bandwidth.value();
   placement.latency = inside.latency.value();
   if (width_ % extent == 0 && base % extent == 0) {
-    placement.fewest = placement.most = placement.size = group.size;
+    placement.fewest = placement.size = group.size;
   } else if (extent % width_ == 0 && base % width_ == 0 &&
              (width_ % group.stride == 0 || group.stride % width_ == 0)) {
     placement.size = group.size;
-    placement.fewest = placement.most = std::max(1, width_ / group.stride);
-    placement.nodes = group.size / placement.most;
+    placement.fewest = std::max(1, width_ / group.stride);
+    placement.nodes = group.size / placement.fewest;
   }
+  placement.ring_latency = (placement.fewest - 1) * placement.latency;
   return placement;
 }
 
@@ -84,7 +85,7 @@ GroupPlacement Topology::place(const GroupShape& group, int first) const {
       devices.push_back(first + block * group.block_stride + k * group.stride);
   std::ranges::sort(devices);
   const auto size = static_cast<int>(devices.size());
-  GroupPlacement placement{.size = size, .nodes = 0, .fewest = size, .most = 0};
+  GroupPlacement placement{.size = size, .nodes = 0, .fewest = size};
   for (std::size_t begin = 0, end = 0; begin < devices.size(); begin = end) {
     while (end < devices.size() && node_of(devices[end]) == node_of(devices[begin])) ++end;
     const auto members = static_cast<int>(end - begin);
@@ -94,7 +95,8 @@ GroupPlacement Topology::place(const GroupShape& group, int first) const {
         placement.nodes == 0 ? bandwidth : std::min(placement.bandwidth, bandwidth);
     placement.latency = std::max(placement.latency, inside.latency.value());
     placement.fewest = std::min(placement.fewest, members);
-    placement.most = std::max(placement.most, members);
+    placement.ring_latency =
+        std::max(placement.ring_latency, (members - 1) * inside.latency.value());
     ++placement.nodes;
   }
   return placement;

@@ -12,11 +12,12 @@ namespace braid {
 
 // How the members of one group lie on nodes.
 struct GroupPlacement {
-  int size = 1;              // members
-  int nodes = 1;             // that hold at least one of them
-  int fewest = 1, most = 1;  // members on one such node
-  double bandwidth = 0;      // bytes/s: the slowest port inside one of these nodes
-  double latency = 0;        // seconds: the slowest of their links
+  int size = 1;             // members
+  int nodes = 1;            // that hold at least one of them
+  int fewest = 1;           // members on the node that holds the fewest
+  double bandwidth = 0;     // bytes/s: the slowest port inside one of these nodes
+  double latency = 0;       // seconds: the slowest of their links
+  double ring_latency = 0;  // seconds: the slowest chain through the members on one node
   bool crosses() const { return nodes > 1; }
   auto operator<=>(const GroupPlacement&) const = default;
 };

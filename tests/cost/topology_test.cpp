@@ -37,10 +37,9 @@ GroupPlacement enumerate(const std::vector<std::pair<int, double>>& nodes,
   }
   p.nodes = static_cast<int>(members.size());
   p.fewest = p.size;
-  p.most = 0;
   for (const auto& [node, count] : members) {
     p.fewest = std::min(p.fewest, count);
-    p.most = std::max(p.most, count);
+    p.ring_latency = std::max(p.ring_latency, (count - 1) * 1e-6);
   }
   return p;
 }
