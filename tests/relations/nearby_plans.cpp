@@ -12,7 +12,7 @@ namespace braid {
 
 namespace {
 
-constexpr int kPlans = 200;  // priced for one question
+constexpr int kPlans = 600;  // priced for one question
 class Walk {
  public:
   explicit Walk(const Answered& answered)

@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <map>
 
-#include "planner/core/error.h"
+#include "planner/cost/make_cost_model.h"
+#include "planner/plan/legal.h"
 #include "tests/relations/relations.h"
 
 namespace braid {
@@ -183,6 +186,51 @@ Violation half_is_no_faster(const Plan& plan) {
   return wrong;
 }
 
+// Prices of one layer under one strategy on two stages: the first part that differs.
+Violation differ(const LayerCost& a, const LayerCost& b) {
+  const auto differ_by = [&](const std::string& part, double x, double y) -> Violation {
+    if (std::abs(x - y) <= kRounding * std::max(std::abs(x), std::abs(y))) return std::nullopt;
+    return fmt::format("{} {:.9g} and {:.9g}", part, x, y);
+  };
+  if (auto wrong = differ_by("forward", a.time.forward(), b.time.forward())) return wrong;
+  if (auto wrong = differ_by("backward", a.time.backward_input() + a.time.backward_weight(),
+                             b.time.backward_input() + b.time.backward_weight()))
+    return wrong;
+  if (auto wrong = differ_by("reduction", a.time.once_reduce(), b.time.once_reduce())) return wrong;
+  if (auto wrong = differ_by("update", a.time.once_update(), b.time.once_update())) return wrong;
+  const auto bytes = [](Bytes size) { return static_cast<double>(size.value()); };
+  if (auto wrong = differ_by("states", bytes(a.memory.states()), bytes(b.memory.states())))
+    return wrong;
+  return differ_by("activations", bytes(a.memory.activations), bytes(b.memory.activations));
+}
+
+// The stages of a configuration, each held against the first of its class under some strategies.
+Violation classes_differ(const Question& question, const CostModel& cost,
+                         const Configuration& configuration,
+                         const std::vector<Strategy>& strategies) {
+  const Mesh mesh{question.cluster.num_devices(), configuration.shape.stages, configuration.order};
+  std::map<StageClass, int> first_of;
+  for (int stage = 0; stage < configuration.shape.stages; ++stage) {
+    const StageSite site{mesh, configuration.shape, stage, configuration.micro_batch};
+    const int first = first_of.try_emplace(cost.stage_class(site), stage).first->second;
+    if (first == stage) continue;
+    StageSite other = site;
+    other.stage = first;
+    for (std::size_t type = 0; type < question.model.types.size(); ++type)
+      for (const Strategy& s : strategies) {
+        const LayerShape& shape = question.model.types[type].shape;
+        // Embedding and head stand on one stage each.
+        if (shape.kind == LayerKind::embedding || shape.kind == LayerKind::head) continue;
+        if (strategy_fault(shape, s, configuration.micro_batch)) continue;
+        const int index = static_cast<int>(type);
+        if (auto wrong = differ(cost.layer(index, s, site), cost.layer(index, s, other)))
+          return fmt::format("layer type {} under {} on stages {} and {} of {}, {}: {}", type,
+                             to_string(s), stage, first, mesh.stages, name_of(mesh.order), *wrong);
+      }
+  }
+  return std::nullopt;
+}
+
 template <class Check>
 Violation of_every_plan(const Answered& answered, Check check) {
   if (answered.plan() == nullptr) return std::nullopt;
@@ -200,6 +248,26 @@ Violation every_used_fact_is_felt(const Answered& answered) {
 
 Violation better_hardware_is_no_slower_for_the_same_plan(const Answered& answered) {
   return of_every_plan(answered, half_is_no_faster);
+}
+
+// The search prices one stage of a class for all.
+Violation stages_of_a_class_have_one_price(const Answered& answered) {
+  constexpr int kConfigurations = 20, kStrategies = 4;
+  const Question& question = answered.question();
+  const DecisionTree tree =
+      searched_tree(question.model, question.cluster, nullptr, options_of(question));
+  if (tree.configurations.empty()) return std::nullopt;
+  const auto cost = make_cost_model({.global_batch = question.global_batch}, question.model,
+                                    question.cluster, nullptr);
+  Dice dice(question.seed);
+  for (int i = 0; i < kConfigurations; ++i) {
+    const Configuration& configuration = dice.any(tree.configurations);
+    const std::vector<Strategy> kept = kept_strategies(branch_of(tree, configuration.shape.stages));
+    std::vector<Strategy> drawn;
+    for (int k = 0; k < kStrategies; ++k) drawn.push_back(dice.any(kept));
+    if (auto wrong = classes_differ(question, *cost, configuration, drawn)) return wrong;
+  }
+  return std::nullopt;
 }
 
 // Its micro-batches, each as large as before, twice.

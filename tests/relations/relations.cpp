@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
-#include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/cost/make_cost_model.h"
 #include "planner/simulate/price_plan.h"
@@ -353,6 +353,7 @@ constexpr Relation kRelations[] = {
     {"every used fact is felt", 0, every_used_fact_is_felt},
     {"better hardware is no slower for the same plan", 0,
      better_hardware_is_no_slower_for_the_same_plan},
+    {"stages of a class have one price", 0, stages_of_a_class_have_one_price},
     {"no plan is below the bound", 0, no_plan_is_below_the_bound},
     {"twice the batch takes at most twice as long", 1, twice_the_batch_takes_at_most_twice_as_long},
     {"threads change nothing", 1, threads_change_nothing},

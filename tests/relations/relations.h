@@ -47,7 +47,7 @@ std::span<const Relation> all_relations();
 inline constexpr double kRounding = 1e-9;  // relative
 // The same compute hides tensor collectives and the reduction of gradients, each by itself, so that
 // slower compute may hide more than it adds. By so much a plan may be faster then.
-inline constexpr double kHiddenTwice = 0.02;
+inline constexpr double kHiddenTwice = 0.05;
 
 SearchResult ask(const Question& question, const SearchOptions& options);
 SearchResult ask(const Question& question);
@@ -67,6 +67,7 @@ Violation contradiction(const std::string& what, const SearchResult& narrower,
 // Relations of one fixed plan's price (price_relations.cpp).
 Violation every_used_fact_is_felt(const Answered& answered);
 Violation better_hardware_is_no_slower_for_the_same_plan(const Answered& answered);
+Violation stages_of_a_class_have_one_price(const Answered& answered);
 Violation twice_the_batch_takes_at_most_twice_as_long(const Answered& answered);
 
 // The fastest plan that fits of some hundred that a random walk from the answer meets: other cuts,
