@@ -153,20 +153,16 @@ int run_plan(const PlanFlags& flags) {
   const Task task = load_task(flags.task);
   choose_precisions(options, task.profile, flags.precision, flags.gradients);
 
-  std::optional<DecisionTree> tree;
-  if (flags.tree)
-    tree = searched_tree(task.model, task.cluster, task.profile ? &task.profile->profile : nullptr,
-                         options);
   const SearchResult result = run_search(task, options);
   if (result.plan && !flags.out.empty()) write_text(flags.out, plan_text(*result.plan));
 
   if (format == Format::json) {
     Json answer = result_json(result);
-    if (tree) answer["tree"] = tree_json(*tree);
+    if (flags.tree) answer["tree"] = tree_json(result.tree);
     print(answer);
   } else {
     const RenderOptions look = terminal_options();
-    if (tree) print(render_tree(*tree, look) + '\n');
+    if (flags.tree) print(render_tree(result.tree, look) + '\n');
     print(render_text(result, look));
     if (result.plan && !flags.out.empty())
       print(fmt::format("\nThe plan is in {}.\n", printable(flags.out)));

@@ -30,6 +30,9 @@ Json search_figures(const SearchResult& result) {
     if (!result.plan || !(result.plan->certificate.*member > Seconds(0))) return Json(nullptr);
     return Json((result.plan->certificate.*member).value());
   };
+  Json left_out = Json::object();
+  for (const auto& [rule, count] : result.tree.left_out())
+    left_out[std::string(info(rule).name)] = count;
   return {{"algorithm", result.plan ? Json(result.plan->certificate.algorithm) : Json(nullptr)},
           {"seconds", statistics.seconds},
           {"cpu_seconds", statistics.cpu_seconds},
@@ -38,6 +41,7 @@ Json search_figures(const SearchResult& result) {
           {"gap", bound(&Certificate::lower_bound).is_null() ? Json(nullptr) : Json(result.gap())},
           {"configurations", statistics.configurations},
           {"solved", statistics.solved},
+          {"left_out", std::move(left_out)},
           {"interrupted", statistics.interrupted}};
 }
 

@@ -13,9 +13,8 @@ std::string heading(const std::string& text, const std::string& remark,
                     const RenderOptions& options);
 
 // Model, cluster and batch, with the prediction and what is known of its quality.
-// `statistics` may be null: a plan from a file does not know how it was found.
-std::string headline(const Plan& plan, const SearchStatistics* statistics,
-                     const RenderOptions& options);
+// `search` may be null: a plan from a file does not know how it was found.
+std::string headline(const Plan& plan, const SearchResult* search, const RenderOptions& options);
 // Model, cluster, batch and cost alone, as rows of two columns.
 void add_task(Table& table, const Plan& plan, const RenderOptions& options);
 

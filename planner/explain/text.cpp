@@ -105,8 +105,8 @@ std::string render_text(const SearchResult& result, const RenderOptions& options
   if (!result.plan)
     return result.infeasible ? misfit_text("No plan fits", "closest", *result.infeasible, options)
                              : "No plan was found before the search was stopped.\n";
-  std::string text = headline(*result.plan, &result.statistics, options) + '\n' +
-                     plan_sections(*result.plan, options);
+  std::string text =
+      headline(*result.plan, &result, options) + '\n' + plan_sections(*result.plan, options);
   if (!result.alternatives.empty())
     text += '\n' +
             alternatives_section(result.alternatives, result.plan->prediction.iteration, options);

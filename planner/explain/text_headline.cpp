@@ -94,6 +94,14 @@ std::string optimality_line(const Certificate& certificate, double gap) {
                      format_excess(gap), format_seconds(certificate.lower_bound));
 }
 
+// What the certificate does not speak of: splits and configurations that rules left out.
+std::string left_out_line(const DecisionTree& tree) {
+  std::vector<std::string> parts;
+  for (const auto& [rule, count] : tree.left_out())
+    parts.push_back(fmt::format("{} by {}", count, info(rule).name));
+  return parts.empty() ? "" : fmt::format("not in that space: {} (--tree)", join(parts, ", "));
+}
+
 std::string short_time(double seconds) {
   return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
 }
@@ -127,8 +135,7 @@ void add_task(Table& table, const Plan& plan, const RenderOptions& options) {
   table.add({name("training"), batch_line(plan)});
 }
 
-std::string headline(const Plan& plan, const SearchStatistics* statistics,
-                     const RenderOptions& options) {
+std::string headline(const Plan& plan, const SearchResult* search, const RenderOptions& options) {
   const auto name = [&](std::string_view text) { return paint(text, Tone::faint, options); };
   Table table({Align::left, Align::left});
   add_task(table, plan, options);
@@ -142,12 +149,15 @@ std::string headline(const Plan& plan, const SearchStatistics* statistics,
   const Seconds iteration = plan.prediction.iteration;
   if (const auto gap = excess(iteration, plan.certificate.lower_bound))
     table.add({name("optimality"), optimality_line(plan.certificate, *gap)});
+  if (const std::string left_out = search != nullptr ? left_out_line(search->tree) : "";
+      !left_out.empty() && plan.certificate.algorithm == name_of(Algorithm::exact))
+    table.add({"", left_out});
   if (const auto gap = excess(iteration, plan.certificate.physics_bound))
     table.add({name("physics"),
                fmt::format("{} slower than peak FLOPs, memory and links allow ({})",
                            format_excess(*gap), format_seconds(plan.certificate.physics_bound))});
-  if (statistics != nullptr)
-    table.add({name("search"), search_line(plan.certificate, *statistics)});
+  if (search != nullptr)
+    table.add({name("search"), search_line(plan.certificate, search->statistics)});
   return table.text();
 }
 

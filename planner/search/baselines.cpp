@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "planner/search/galvatron_search.h"
 #include "planner/search/uniform_plans.h"
 
 namespace braid {
@@ -18,8 +19,11 @@ int deepest(const DecisionTree& tree) {
 
 class Baseline {
  public:
-  Baseline(Algorithm algorithm, const SearchContext& context, const DecisionTree& tree)
-      : algorithm_(algorithm), deepest_(deepest(tree)), node_(context.cluster.node_width()) {}
+  Baseline(const SearchOptions& options, const Cluster& cluster, const DecisionTree& tree)
+      : algorithm_(options.algorithm),
+        cost_(options.cost),
+        deepest_(deepest(tree)),
+        node_(cluster.node_width()) {}
 
   bool offers(const Configuration& c) const {
     if (c.order != MeshOrder::pp_dp_cp_tp) return false;
@@ -33,16 +37,18 @@ class Baseline {
       case Algorithm::megatron_3d:
         return c.shape.schedule == ScheduleKind::one_f_one_b ||
                c.shape.schedule == ScheduleKind::interleaved;
-      case Algorithm::exact:
       case Algorithm::galvatron:
       case Algorithm::bmw:
+        return c.shape.schedule == ScheduleKind::one_f_one_b;
+      case Algorithm::exact:
         break;
     }
-    internal_check(false, "this algorithm is no baseline");
-    return false;
+    internal_failure("the exact search offers all of the tree", std::source_location::current());
   }
 
   bool offers(const Strategy& s) const {
+    if (algorithm_ == Algorithm::bmw) return true;
+    if (algorithm_ == Algorithm::galvatron) return offered_by_galvatron(s, cost_);
     if (s.cp > 1 || (s.tp > 1 && s.tp_kind != TensorKind::megatron)) return false;
     const bool plain = s.recompute == Recompute::none && s.ep == 1;
     switch (algorithm_) {
@@ -67,6 +73,7 @@ class Baseline {
 
  private:
   Algorithm algorithm_;
+  CostKind cost_;
   int deepest_, node_;
 };
 
@@ -74,7 +81,7 @@ class Baseline {
 
 Exploration explore_baseline(const SearchContext& context, const DecisionTree& tree,
                              const SearchOptions& options) {
-  const Baseline baseline(options.algorithm, context, tree);
+  const Baseline baseline(options, context.cluster, tree);
   Finalists finalists(options.alternatives + 1, context.time_limit);
   Exploration result;
   for (const Configuration& c : tree.configurations) {
@@ -98,11 +105,9 @@ Exploration explore_baseline(const SearchContext& context, const DecisionTree& t
   return result;
 }
 
-DecisionTree offered_by(Algorithm algorithm, const SearchContext& context, DecisionTree tree) {
-  if (algorithm == Algorithm::exact || algorithm == Algorithm::galvatron ||
-      algorithm == Algorithm::bmw)
-    return tree;
-  const Baseline baseline(algorithm, context, tree);
+DecisionTree offered_by(const SearchOptions& options, const Cluster& cluster, DecisionTree tree) {
+  if (options.algorithm == Algorithm::exact) return tree;
+  const Baseline baseline(options, cluster, tree);
   std::erase_if(tree.configurations, [&](const Configuration& c) { return !baseline.offers(c); });
   for (TreeBranch& branch : tree.branches)
     std::erase_if(branch.leaves,

@@ -8,7 +8,7 @@ namespace braid {
 Exploration explore_baseline(const SearchContext& context, const DecisionTree& tree,
                              const SearchOptions& options);
 
-// What of a tree an algorithm looks at: a baseline at little of it, the others at all.
-DecisionTree offered_by(Algorithm algorithm, const SearchContext& context, DecisionTree tree);
+// What of a tree the algorithm of `options` looks at: exact at all of it, the others at less.
+DecisionTree offered_by(const SearchOptions& options, const Cluster& cluster, DecisionTree tree);
 
 }  // namespace braid

@@ -241,6 +241,14 @@ std::size_t DecisionTree::num_pruned() const {
   return pruned;
 }
 
+std::map<Rule, int> DecisionTree::left_out() const {
+  std::map<Rule, int> counts = pruned_configurations;
+  for (const TreeBranch& branch : branches)
+    for (const TreeLeaf& leaf : branch.leaves)
+      if (leaf.pruned_by) ++counts[*leaf.pruned_by];
+  return counts;
+}
+
 DecisionTree build_tree(const Model& model, const Cluster& cluster, std::int64_t global_batch,
                         const SpaceOptions& options) {
   return Builder(model, cluster, global_batch, options).build();

@@ -85,6 +85,8 @@ struct DecisionTree {
 
   std::size_t num_leaves() const;
   std::size_t num_pruned() const;
+  // Leaves and configurations that are not searched, by the rule that pruned them.
+  std::map<Rule, int> left_out() const;
 };
 
 DecisionTree build_tree(const Model& model, const Cluster& cluster, std::int64_t global_batch,

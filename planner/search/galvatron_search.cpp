@@ -13,6 +13,14 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kMostTensor = 8;
 
+// What its candidates are made of, whatever the cost model: no rings, no experts apart, ZeRO-3 only
+// where data parallelism replicates, all or nothing recomputed.
+bool is_its_own(const Strategy& s) {
+  return s.tp_kind != TensorKind::spatial_temporal && s.cp == 1 && s.ep == 1 &&
+         s.tp <= kMostTensor && (s.dp > 1 || s.zero == Zero::none) &&
+         s.recompute != Recompute::selective;
+}
+
 enum class Mode { tensor_only, ulysses_only, both };
 
 // One task of its outer loop.
@@ -36,14 +44,6 @@ struct Task {
     return false;
   }
 };
-
-// What its candidates are made of, whatever the cost model: no rings, no experts apart, ZeRO-3 only
-// where data parallelism replicates, all or nothing recomputed.
-bool is_its_own(const Strategy& s) {
-  return s.tp_kind != TensorKind::spatial_temporal && s.cp == 1 && s.ep == 1 &&
-         s.tp <= kMostTensor && (s.dp > 1 || s.zero == Zero::none) &&
-         s.recompute != Recompute::selective;
-}
 
 // The kind of data parallelism beside ZeRO-3 is a setting for all layers. Its engine was run with
 // ZeRO-2, and its formulas know no other; the papers have plain data parallelism.
@@ -207,6 +207,12 @@ class GalvatronExplorer {
 };
 
 }  // namespace
+
+bool offered_by_galvatron(const Strategy& s, CostKind cost) {
+  if (!is_its_own(s)) return false;
+  if (s.dp == 1 || s.zero == Zero::parameters) return true;
+  return std::ranges::any_of(replica_kinds(cost), [&](Zero kind) { return s.zero == kind; });
+}
 
 Exploration explore_as_galvatron(const SearchContext& context, const DecisionTree& tree,
                                  const SearchOptions& options) {

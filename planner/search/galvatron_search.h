@@ -11,4 +11,7 @@ namespace braid {
 Exploration explore_as_galvatron(const SearchContext& context, const DecisionTree& tree,
                                  const SearchOptions& options);
 
+// Whether any task of its outer loop has this strategy among its candidates.
+bool offered_by_galvatron(const Strategy& strategy, CostKind cost);
+
 }  // namespace braid

@@ -122,7 +122,7 @@ std::optional<Mistake> broken_rule(const Model& model, const DecisionTree& tree)
 
 bool could_run(const SearchContext& context, std::int64_t batch, const SearchOptions& options) {
   const DecisionTree tree = build_tree(context.model, context.cluster, batch, options.space);
-  const auto closest = leanest_plan(context, offered_by(options.algorithm, context, tree));
+  const auto closest = leanest_plan(context, offered_by(options, context.cluster, tree));
   return closest && excess_of(*closest) <= Bytes();
 }
 
@@ -150,10 +150,9 @@ std::optional<Plan> leanest_plan(const SearchContext& context, const DecisionTre
   return closest;
 }
 
-Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& whole,
+Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& tree,
                               const Profile* profile, const SearchOptions& options,
                               const std::function<void(Plan&)>& complete) {
-  const DecisionTree tree = offered_by(options.algorithm, context, whole);
   Infeasible answer;
   std::optional<Plan> closest = leanest_plan(context, tree);
   if (!closest) {

@@ -13,7 +13,7 @@ namespace braid {
 // the search may have missed as it adds up what layers need one by one. None: no plan is legal.
 std::optional<Plan> leanest_plan(const SearchContext& context, const DecisionTree& tree);
 
-// Where no plan fits. What the algorithm of `options` offers counts. `complete` fills in what a
+// Where no plan of the tree fits. `complete` fills in what a
 // plan carries beside its layers.
 Infeasible explain_infeasible(const SearchContext& context, const DecisionTree& tree,
                               const Profile* profile, const SearchOptions& options,

@@ -158,7 +158,7 @@ void enter_leanest(const SearchContext& context, const DecisionTree& tree,
                    const SearchOptions& options, Exploration& found) {
   if (!found.ranked.empty() || found.statistics.interrupted || !context.cost.knows_moments())
     return;
-  auto lean = leanest_plan(context, offered_by(options.algorithm, context, tree));
+  auto lean = leanest_plan(context, offered_by(options, context.cluster, tree));
   if (!lean || !std::ranges::all_of(lean->prediction.stages, [](const StagePrediction& stage) {
         return stage.peak <= stage.budget;
       }))
@@ -215,7 +215,7 @@ Balance balance_of(const Plan& plan) {
 
 DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Profile* profile,
                            const SearchOptions& options) {
-  return tree_of(model, cluster, profile, options);
+  return offered_by(options, cluster, tree_of(model, cluster, profile, options));
 }
 
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
@@ -254,6 +254,7 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
 
   SearchResult result;
   result.statistics = found.statistics;
+  result.tree = offered_by(options, cluster, std::move(tree));
   const auto complete = [&](Plan& plan) {
     plan.cost = options.cost;
     plan.precision = options.precision;
@@ -273,7 +274,7 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
   if (result.plan) {
     verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
   } else if (!found.statistics.interrupted) {
-    result.infeasible = explain_infeasible(context, tree, profile, options, complete);
+    result.infeasible = explain_infeasible(context, result.tree, profile, options, complete);
   }
   result.statistics.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

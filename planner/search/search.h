@@ -77,11 +77,13 @@ struct SearchResult {
   std::vector<Alternative> alternatives;
   std::optional<Infeasible> infeasible;
   SearchStatistics statistics;
+  DecisionTree tree;  // the space that was searched, and what rules left out of it
 
   double gap() const;  // of the plan's time over the lower bound, as a fraction
 };
 
-// The tree that a search with these options looks at. `profile` may be null under the roofline.
+// The space that a search with these options begins with (one that finds nothing goes on without
+// fill-pipeline: SearchResult::tree). `profile` may be null under the roofline.
 DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Profile* profile,
                            const SearchOptions& options);
 

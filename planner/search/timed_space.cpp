@@ -35,7 +35,10 @@ void keep_timed(DecisionTree& tree, const Profile* profile) {
                  [&](const Strategy& s) { return profile == nullptr || is_timed(*profile, s); });
   if (profile == nullptr) return;
   std::erase_if(tree.configurations, [&](const Configuration& c) {
-    return advice_against(c) && !is_timed(*profile, branch_of(tree, c.shape.stages), c);
+    const std::optional<Rule> rule = advice_against(c);
+    if (!rule || is_timed(*profile, branch_of(tree, c.shape.stages), c)) return false;
+    ++tree.pruned_configurations[*rule];
+    return true;
   });
 }
 

@@ -110,6 +110,8 @@ std::vector<double> Referee::spare_behind_head(const StagePlan& plan, int stage)
           return type.shape.kind;
         })->shape;
     const Strategy& split = plan.strategies.back();
+    const auto [known, is_new] = spare_.try_emplace({split, stage});
+    if (!is_new) return known->second;
     const DeviceParameters held = parameters_of(block, split, setting_);
     const std::vector<Coordinates> seats =
         devices_of_stage(wires_.num_devices(), setting_.stages, setting_.order, stage, split);
@@ -121,7 +123,7 @@ std::vector<double> Referee::spare_behind_head(const StagePlan& plan, int stage)
       const ComputeSeconds c = compute_on(*type, block, split, setting_);
       spare.push_back(blocks * std::max(0.0, c.backward_input + c.backward_weight - own));
     }
-    return spare;
+    return known->second = spare;
   }
   auto strategy = plan.strategies.begin();
   for (const LayerRange& range : plan.chunks)

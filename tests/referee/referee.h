@@ -43,6 +43,7 @@ class Referee {
   std::map<std::tuple<int, Strategy, int>, LayerSeconds> layers_;  // by type and stage
   std::map<std::tuple<int, Strategy, Strategy, int>, double> entries_;
   std::map<std::tuple<int, int, int>, double> transfers_;
+  std::map<std::pair<Strategy, int>, std::vector<double>> spare_;  // of blocks like the head
 };
 
 // Seconds of one step.

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         // where a link inside a node has a longer latency than the network.
         Case{"even_redistribution", &Simplifications::even_redistribution, -0.02, 0.10},
         // Plans whose head is sharded as no block of its stage is.
-        Case{"blocks_like_head", &Simplifications::blocks_like_head, -0.03, 0.20},
+        Case{"blocks_like_head", &Simplifications::blocks_like_head, -0.08, 0.20},
         // Cuts at random places: chunks of one layer beside chunks of five.
         Case{"even_chunks", &Simplifications::even_chunks, -0.45, 0.20},
         Case{"farthest_wrap", &Simplifications::farthest_wrap, -1e-9, 0.01}),
