@@ -5,7 +5,6 @@
 
 #include "planner/cost/analytic_layer.h"
 #include "planner/cost/braid_work.h"
-#include "planner/cost/redistribution.h"
 
 namespace braid {
 
@@ -22,6 +21,13 @@ const MeasuredLayer* measured_layer(const Profile* profile, const LayerType& typ
   return profile->layer("outside");
 }
 
+// Context parallelism cuts the tokens of such a model in zigzag.
+bool is_causal(const Model& model) {
+  return std::ranges::any_of(model.types, [](const LayerType& type) {
+    return type.shape.attention == AttentionKind::causal;
+  });
+}
+
 }  // namespace
 
 BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile* profile,
@@ -31,6 +37,7 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
       profile_(profile),
       settings_(settings),
       network_(cluster, profile, settings.assumptions.link_efficiency, settings.analytic),
+      redistributions_(network_.topology(), is_causal(model)),
       slack_(settings.assumptions.allocator_slack) {
   if (profile != nullptr) {
     correction_ = profile->correction.value_or(Correction{});
@@ -63,9 +70,6 @@ BraidModel::BraidModel(const Model& model, const Cluster& cluster, const Profile
     facts_.push_back(f);
   }
   knows_moments_ = finds_moments();
-  causal_ = std::ranges::any_of(model.types, [](const LayerType& type) {
-    return type.shape.attention == AttentionKind::causal;
-  });
 }
 
 template <class Visit>
@@ -215,8 +219,7 @@ double BraidModel::memory_rate(const DeviceType& device) const {
 double BraidModel::redistribute(int type, const ActivationLayout& from, const ActivationLayout& to,
                                 const StageSite& site) const {
   const DeviceSpan stage = devices_of_stage(site.stage, site.mesh);
-  const Redistribution moves =
-      redistribution(from, to, causal_, site.mesh, stage, network_.topology());
+  const Redistribution moves = redistributions_.of(from, to, site.mesh, site.stage);
   // Every device holds one share of the tokens before and after.
   const double bytes = facts_[static_cast<std::size_t>(type)].boundary *
                        static_cast<double>(site.micro_batch) / site.mesh.stage_devices();

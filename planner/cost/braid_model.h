@@ -10,6 +10,7 @@
 #include "planner/cost/measured_layer.h"
 #include "planner/cost/network.h"
 #include "planner/cost/overlap.h"
+#include "planner/cost/redistribution.h"
 #include "planner/profile/fit.h"
 
 namespace braid {
@@ -109,13 +110,13 @@ class BraidModel final : public CostModel {
   const Profile* profile_;
   Settings settings_;
   Network network_;
+  Redistributions redistributions_;
   std::vector<Facts> facts_;
   std::map<int, Waits> meetings_;  // by ranks
   Correction correction_;
   double slack_;
   std::optional<Bytes> context_;
   bool knows_moments_ = true;
-  bool causal_ = false;  // any layer's attention: context parallelism then cuts tokens in zigzag
 };
 
 }  // namespace braid

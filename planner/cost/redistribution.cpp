@@ -84,7 +84,9 @@ Redistribution redistribution(const ActivationLayout& from, const ActivationLayo
   const double share = 1.0 / devices;
   const int looked = std::min(devices, kLooked);
   for (int k = 0; k < looked; ++k) {
-    const auto local = static_cast<int>(std::int64_t{k} * devices / looked);
+    // Not at one distance, which could be that of equal coordinates.
+    const int apart = devices / looked;
+    const auto local = static_cast<int>(std::int64_t{k} * devices / looked) + k % apart;
     const int node = topology.node_of(stage.at(local));
     const auto before = [&](int device) { return holding(device, from, zigzag, mesh.order); };
     const auto after = [&](int device) { return holding(device, to, zigzag, mesh.order); };
@@ -106,6 +108,19 @@ Redistribution redistribution(const ActivationLayout& from, const ActivationLayo
   if (result.moved < kRounding) result.moved = 0;
   if (result.far < kRounding) result.far = 0;
   return result;
+}
+
+Redistribution Redistributions::of(const ActivationLayout& from, const ActivationLayout& to,
+                                   const Mesh& mesh, int stage) const {
+  const Key key{from, to, mesh, stage};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  }
+  const Redistribution computed =
+      redistribution(from, to, zigzag_, mesh, devices_of_stage(stage, mesh), topology_);
+  const std::lock_guard lock(mutex_);
+  return known_.emplace(key, computed).first->second;
 }
 
 }  // namespace braid

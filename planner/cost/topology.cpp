@@ -1,6 +1,8 @@
 #include "planner/cost/topology.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 
 namespace braid {
 
@@ -11,12 +13,12 @@ void add_distinct(std::vector<Value>& values, const Value& value) {
   if (std::ranges::find(values, value) == values.end()) values.push_back(value);
 }
 
-// The first member of each group of a shape among a stage's devices.
+// The first member of each group of a shape among the first `devices` devices of a stage.
 template <class Visit>
-void each_group(const GroupShape& group, const DeviceSpan& stage, Visit visit) {
+void each_group(const GroupShape& group, const DeviceSpan& stage, int devices, Visit visit) {
   const int stride = std::max(1, group.stride / stage.stride);
   const int block_stride = std::max(1, group.block_stride / stage.stride);
-  for (int local = 0; local < stage.count(); ++local) {
+  for (int local = 0; local < devices; ++local) {
     const bool first = local / stride % group.size == 0;
     const bool first_block = group.blocks == 1 || local / block_stride % group.blocks == 0;
     if (first && first_block) visit(stage.at(local));
@@ -78,6 +80,15 @@ GroupPlacement Topology::regular(const GroupShape& group, const DeviceSpan& stag
   return placement;
 }
 
+int Topology::period(const GroupShape& group, const DeviceSpan& stage) const {
+  if (width_ == 0) return stage.count();
+  const std::int64_t extent = std::max(std::int64_t{group.size} * group.stride,
+                                       std::int64_t{group.blocks} * group.block_stride);
+  const std::int64_t ids =
+      std::lcm(std::lcm(extent, std::int64_t{width_}), std::int64_t{stage.stride});
+  return static_cast<int>(std::min<std::int64_t>(stage.count(), ids / stage.stride));
+}
+
 GroupPlacement Topology::place(const GroupShape& group, int first) const {
   std::vector<int> devices;
   for (int block = 0; block < group.blocks; ++block)
@@ -106,23 +117,31 @@ std::vector<GroupPlacement> Topology::placements(const GroupShape& group,
                                                  const DeviceSpan& stage) const {
   if (const GroupPlacement all = regular(group, stage); all.size > 0) return {all};
   std::vector<GroupPlacement> distinct;
-  each_group(group, stage, [&](int first) { add_distinct(distinct, place(group, first)); });
+  each_group(group, stage, period(group, stage),
+             [&](int first) { add_distinct(distinct, place(group, first)); });
   return distinct;
 }
 
 std::vector<Hop> Topology::ring_hops(const GroupShape& ring, const DeviceSpan& stage) const {
   std::vector<Hop> distinct;
-  each_group(ring, stage, [&](int first) {
-    for (int k = 0; k < ring.size; ++k)
-      add_distinct(distinct,
-                   hop(first + k * ring.stride, first + (k + 1) % ring.size * ring.stride));
+  // Hops to the next member repeat where members lie on nodes as they did before.
+  const int hops =
+      width_ == 0 ? ring.size : std::min(ring.size, std::lcm(width_, ring.stride) / ring.stride);
+  each_group(ring, stage, period(ring, stage), [&](int first) {
+    const int last = first + (ring.size - 1) * ring.stride;
+    for (int k = 0; k < hops && k + 1 < ring.size; ++k)
+      add_distinct(distinct, hop(first + k * ring.stride, first + (k + 1) * ring.stride));
+    add_distinct(distinct, hop(last, first));
   });
   return distinct;
 }
 
 std::vector<Hop> Topology::transfer_hops(const DeviceSpan& from, const DeviceSpan& to) const {
   std::vector<Hop> distinct;
-  for (int k = 0; k < from.count(); ++k) add_distinct(distinct, hop(from.at(k), to.at(k)));
+  const int devices = width_ == 0
+                          ? from.count()
+                          : std::min(from.count(), std::lcm(width_, from.stride) / from.stride);
+  for (int k = 0; k < devices; ++k) add_distinct(distinct, hop(from.at(k), to.at(k)));
   return distinct;
 }
 

@@ -60,6 +60,8 @@ class Topology {
   // looking at the devices. Otherwise size 0.
   GroupPlacement regular(const GroupShape& group, const DeviceSpan& stage) const;
   GroupPlacement place(const GroupShape& group, int first) const;
+  // Devices of a stage after which its groups of one shape lie on nodes as before.
+  int period(const GroupShape& group, const DeviceSpan& stage) const;
 
   Link between_;
   std::vector<NodeKind> kinds_;  // distinct

@@ -175,7 +175,8 @@ class Builder {
                        [&](int type) { return type == model_.layers[1]; });
   }
 
-  // Orders that place the same groups on the same links are one order.
+  // Within one node all groups have the same links, so that orders differ in what changes of layout
+  // move alone: under dp_cp_tp_pp as much as under pp_dp_cp_tp.
   bool allowed(MeshOrder order, int stages) const {
     if (!options_.mesh_orders.empty())
       return std::ranges::find(options_.mesh_orders, order) != options_.mesh_orders.end();
@@ -185,7 +186,7 @@ class Builder {
       case MeshOrder::dp_cp_tp_pp:
         return cluster_.num_nodes() > 1 && stages > 1;
       case MeshOrder::pp_tp_cp_dp:
-        return cluster_.num_nodes() > 1;
+        return cluster_.num_devices() > stages;
     }
     return false;
   }

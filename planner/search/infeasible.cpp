@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "planner/cost/make_cost_model.h"
 #include "planner/plan/legal.h"
@@ -20,26 +22,86 @@ struct Leanest {
   PipelineSolution solution;
 };
 
-const LayerOption& lean_option(const LayerMenu& menu) {
-  return *std::ranges::min_element(menu.options, {},
-                                   [](const LayerOption& o) { return o.memory + o.workspace; });
+// What a menu's layer needs at least when the stage has room for so much workspace: a staircase,
+// workspace ascending, memory descending.
+using Staircase = std::vector<std::pair<std::int64_t, std::int64_t>>;
+Staircase staircase_of(const LayerMenu& menu) {
+  Staircase all;
+  for (const LayerOption& o : menu.options) all.emplace_back(o.workspace, o.memory);
+  std::ranges::sort(all);
+  Staircase steps;
+  for (const auto& step : all)
+    if (steps.empty() || step.second < steps.back().second) steps.push_back(step);
+  return steps;
 }
 
-std::optional<SegmentPoint> lean_segment(const std::vector<const LayerMenu*>& layers) {
-  SegmentPoint point;
-  for (const LayerMenu* menu : layers) {
-    if (menu->options.empty()) return std::nullopt;
-    const LayerOption& option = lean_option(*menu);
-    point.memory += option.memory;
-    point.workspace = std::max(point.workspace, option.workspace);
-    point.choice.push_back(static_cast<int>(&option - menu->options.data()));
-  }
-  return point;
+// Memory at a workspace; none where every option needs more workspace.
+std::optional<std::int64_t> memory_at(const Staircase& steps, std::int64_t workspace) {
+  const auto behind = std::ranges::upper_bound(steps, workspace, {}, &Staircase::value_type::first);
+  if (behind == steps.begin()) return std::nullopt;
+  return std::prev(behind)->second;
 }
+
+// The segment that needs least: memory adds up over its layers, workspace is the largest of
+// theirs, so that for each workspace the rest is least layer by layer.
+class LeanSegments {
+ public:
+  std::optional<SegmentPoint> find(const std::vector<const LayerMenu*>& layers) {
+    Counts counts;
+    for (const LayerMenu* menu : layers) {
+      if (menu->options.empty()) return std::nullopt;
+      auto found = std::ranges::find(counts, menu, &Counts::value_type::first);
+      if (found == counts.end()) found = counts.insert(found, {menu, 0});
+      ++found->second;
+    }
+    std::optional<SegmentPoint> best;
+    for (const auto& [menu, count] : counts)
+      for (const auto& [workspace, memory] : steps_of(menu)) {
+        const auto sum = total(counts, workspace);
+        if (!sum || (best && *sum + workspace >= best->memory + best->workspace)) continue;
+        best.emplace();
+        best->memory = *sum;
+        best->workspace = workspace;
+      }
+    if (best)
+      for (const LayerMenu* menu : layers) best->choice.push_back(choice(*menu, best->workspace));
+    return best;
+  }
+
+ private:
+  using Counts = std::vector<std::pair<const LayerMenu*, std::int64_t>>;  // layers of each menu
+
+  const Staircase& steps_of(const LayerMenu* menu) {
+    const auto [at, added] = steps_.try_emplace(menu);
+    if (added) at->second = staircase_of(*menu);
+    return at->second;
+  }
+
+  std::optional<std::int64_t> total(const Counts& counts, std::int64_t workspace) {
+    std::int64_t sum = 0;
+    for (const auto& [menu, count] : counts) {
+      const auto memory = memory_at(steps_of(menu), workspace);
+      if (!memory) return std::nullopt;
+      sum += count * *memory;
+    }
+    return sum;
+  }
+
+  static int choice(const LayerMenu& menu, std::int64_t workspace) {
+    const auto needs = [&](const LayerOption& o) {
+      return o.workspace <= workspace ? o.memory : std::numeric_limits<std::int64_t>::max();
+    };
+    return static_cast<int>(std::ranges::min_element(menu.options, {}, needs) -
+                            menu.options.begin());
+  }
+
+  std::map<const LayerMenu*, Staircase> steps_;
+};
 
 // Fills stages from the left as long as they stay within `excess` of their budgets. Needs are
 // monotone in the blocks, so this fits whenever anything does.
-std::optional<Leanest> fill(const PipelineProblem& problem, std::int64_t excess) {
+std::optional<Leanest> fill(const PipelineProblem& problem, LeanSegments& segments,
+                            std::int64_t excess) {
   const auto stages = static_cast<int>(problem.stages.size());
   const auto blocks = static_cast<int>(problem.blocks.size());
   Leanest lean{std::numeric_limits<std::int64_t>::min(), {}};
@@ -50,7 +112,7 @@ std::optional<Leanest> fill(const PipelineProblem& problem, std::int64_t excess)
     std::optional<SegmentPoint> best;
     int count = 0;
     for (int n = stage + 1 == stages ? room : problem.multiple; n <= room; n += problem.multiple) {
-      auto point = lean_segment(stage_layers(problem, stage, begin, n));
+      auto point = segments.find(stage_layers(problem, stage, begin, n));
       if (!point || point->memory + point->workspace - budget > excess) break;
       best = std::move(point);
       count = n;
@@ -68,13 +130,14 @@ std::optional<Leanest> fill(const PipelineProblem& problem, std::int64_t excess)
 std::optional<Leanest> leanest(const PipelineProblem& problem) {
   if (even_cuts(problem).empty()) return std::nullopt;
   constexpr std::int64_t kMost = std::int64_t{1} << 50;
-  auto best = fill(problem, kMost);
+  LeanSegments segments;
+  auto best = fill(problem, segments, kMost);
   if (!best) return std::nullopt;
   std::int64_t low = -kMost;
   while (true) {
     const std::int64_t middle = low + (best->excess - low) / 2;
     if (best->excess - low < (std::int64_t{1} << 20) || middle >= best->excess) return best;
-    if (auto better = fill(problem, middle)) {
+    if (auto better = fill(problem, segments, middle)) {
       best = std::move(better);
     } else {
       low = middle;

@@ -203,6 +203,7 @@ class SegmentSearch {
   void expand(std::size_t layer) {
     const LayerMenu& menu = *problem_.layers[layer];
     const Transitions& transitions = *problem_.transitions;
+    const bool follows = problem_.follows(layer);
     candidates_.clear();
     const auto add = [&](const Node* from, int parent, std::span<const std::size_t> options) {
       for (const std::size_t o : options) {
@@ -210,8 +211,12 @@ class SegmentSearch {
         Node node{option.ramp,   option.load,         option.memory, option.workspace,
                   option.layout, static_cast<int>(o), parent};
         if (from != nullptr) {
-          node.ramp += from->ramp + transitions.ramp(from->layout, option.layout);
-          node.load += from->load + transitions.load(from->layout, option.layout);
+          node.ramp += from->ramp;
+          node.load += from->load;
+          if (follows) {
+            node.ramp += transitions.ramp(from->layout, option.layout);
+            node.load += transitions.load(from->layout, option.layout);
+          }
           node.memory += from->memory;
           node.workspace = std::max(node.workspace, from->workspace);
         }
@@ -224,7 +229,7 @@ class SegmentSearch {
     if (std::exchange(compared_, &menu) != &menu)
       unbeaten_.assign(static_cast<std::size_t>(transitions.layouts()), {});
     // Many nodes are worth comparing options beforehand.
-    const bool many = frontier_.size() > unbeaten_.size() * 64;
+    const bool many = follows && frontier_.size() > unbeaten_.size() * 64;
     for (const int parent : frontier_) {
       const Node from = arena_[static_cast<std::size_t>(parent)];
       std::vector<std::size_t>& unbeaten = unbeaten_[static_cast<std::size_t>(from.layout)];

@@ -45,10 +45,20 @@ class Transitions {
 };
 
 struct SegmentProblem {
+  // Whether layer l follows the one ahead of it on the same stage.
+  bool follows(std::size_t l) const {
+    if (l <= first_block || chunk_blocks == 0) return l > 0;
+    const std::size_t block = l - first_block;
+    return block % chunk_blocks != 0 || block / chunk_blocks >= chunks;
+  }
+
   std::span<const LayerMenu* const> layers;  // in order; equal layers share a menu
   const Transitions* transitions = nullptr;
   std::int64_t budget = 0;  // for memory + workspace
-  double load_limit = 0;    // points with a load at or above it are of no use
+  // Chunks of equally many blocks, from first_block on. What a chunk's first layer is given comes
+  // from another stage, so that no change of layout lies between chunks.
+  std::size_t first_block = 0, chunk_blocks = 0, chunks = 1;
+  double load_limit = 0;  // points with a load at or above it are of no use
   double ramp_limit = std::numeric_limits<double>::infinity();  // nor with such a ramp
   bool load_alone = false;  // only the point of least load is asked for
   std::size_t most_points =

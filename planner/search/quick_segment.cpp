@@ -149,7 +149,7 @@ SegmentPoint measure_segment(const SegmentProblem& problem, const std::vector<in
     point.load += o.load;
     point.memory += o.memory;
     point.workspace = std::max(point.workspace, o.workspace);
-    if (last != nullptr) {
+    if (last != nullptr && problem.follows(l)) {
       point.ramp += problem.transitions->ramp(last->layout, o.layout);
       point.load += problem.transitions->load(last->layout, o.layout);
     }

@@ -89,8 +89,13 @@ class Pricer {
               : !seen.insert(boundary_bytes(shape(type), Precision::bf16).value()).second)
         continue;
       for (int from = 0; from < layouts; ++from)
-        for (int to = 0; to < layouts; ++to)
-          prices_.change(from, to) = std::min(prices_.change(from, to), change(type, from, to));
+        for (int to = 0; to <= from; ++to) {
+          const double there = change(type, from, to);
+          // A redistribution takes as long as its reverse.
+          const double back = task_.recurrence ? change(type, to, from) : there;
+          prices_.change(from, to) = std::min(prices_.change(from, to), there);
+          prices_.change(to, from) = std::min(prices_.change(to, from), back);
+        }
     }
     for (int by = 0; by < layouts; ++by)
       for (int from = 0; from < layouts; ++from)

@@ -226,10 +226,25 @@ class Solver {
     return found;
   }
 
-  static void insert(Frontier& frontier, const State& state) {
-    for (const State& kept : frontier)
-      if (kept.path.sum <= state.path.sum && kept.path.worst <= state.path.worst) return;
+  static bool covers(const State& a, const State& b) {
+    return a.path.sum <= b.path.sum && a.path.worst <= b.path.worst;
+  }
+
+  void insert(Frontier& frontier, const State& state) {
+    constexpr std::size_t kComparisons = 16;  // that take as long as a candidate of a segment
+    work_ += 1 + frontier.size() / kComparisons;
+    if (std::ranges::any_of(frontier, [&](const State& kept) { return covers(kept, state); }))
+      return;
+    std::erase_if(frontier, [&](const State& kept) { return covers(state, kept); });
     frontier.push_back(state);
+  }
+
+  // Where the work is used up, the states go on whose paths are shortest.
+  void narrow(Frontier& frontier) {
+    if (work_ <= most_work_ || frontier.size() <= kNarrow) return;
+    complete_ = false;
+    std::ranges::sort(frontier, {}, [&](const State& s) { return time(s); });
+    frontier.resize(kNarrow);
   }
 
   // Whatever the cuts behind block `end`, some stage must carry the mean of what is left.
@@ -246,6 +261,7 @@ class Solver {
   void advance(int stage) {
     const int behind = stages_ - stage - 1;
     auto& next = states_[static_cast<std::size_t>(stage) + 1];
+    for (auto& [begin, frontier] : states_[static_cast<std::size_t>(stage)]) narrow(frontier);
     for (const auto& [begin, frontier] : states_[static_cast<std::size_t>(stage)]) {
       const int room = blocks_ - begin - behind * problem_.multiple;
       int fewest = behind == 0 ? room : problem_.multiple;
@@ -300,9 +316,14 @@ class Solver {
 SegmentProblem segment_of(const PipelineProblem& problem, int stage,
                           const std::vector<const LayerMenu*>& layers) {
   const StageMenus& menus = problem.stages[static_cast<std::size_t>(stage)];
+  const std::size_t outside = menus.before.size() + menus.after.size();
+  const auto chunks = static_cast<std::size_t>(problem.multiple);
   return {.layers = layers,
           .transitions = &menus.transitions,
           .budget = menus.budget,
+          .first_block = menus.before.size(),
+          .chunk_blocks = layers.size() > outside ? (layers.size() - outside) / chunks : 0,
+          .chunks = chunks,
           .load_limit = kInfinity};
 }
 

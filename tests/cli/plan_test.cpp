@@ -110,7 +110,10 @@ TEST(PlanCommand, ShowsTheTreeAndHowToOpenIt) {
     more.insert(more.end(), {"--tree", "--format", "json"});
     return json_of(run_braid(plan_command(more), folder.path())).at("tree").at("configurations");
   };
-  EXPECT_GT(configurations({"--no-rule", "fill-pipeline"}), configurations({}));
+  EXPECT_GT(configurations({"--algorithm", "bmw", "--no-rule", "fill-pipeline"}),
+            configurations({"--algorithm", "bmw"}));
+  EXPECT_EQ(configurations({"--no-rule", "fill-pipeline"}), configurations({}))
+      << "it prunes nothing of what is proven";
 }
 
 TEST(PlanCommand, KeepsWithinTheLimitsItIsGiven) {
