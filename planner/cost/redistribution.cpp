@@ -114,12 +114,12 @@ Redistribution Redistributions::of(const ActivationLayout& from, const Activatio
                                    const Mesh& mesh, int stage) const {
   const Key key{from, to, mesh, stage};
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
   }
   const Redistribution computed =
       redistribution(from, to, zigzag_, mesh, devices_of_stage(stage, mesh), topology_);
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   return known_.emplace(key, computed).first->second;
 }
 

@@ -27,8 +27,8 @@ constexpr std::size_t kRelaxedPoints = 250;  // enough for a good plan
 constexpr std::size_t kRelaxedWork = 300'000;
 constexpr std::size_t kStageWork = 1'000'000;
 constexpr std::size_t kAloneWork = 20'000'000;
-constexpr std::size_t kAllWork = 8'000'000;
-constexpr std::size_t kFarWork = 4'000'000;  // where heuristics advise against
+constexpr std::size_t kAllWork = 4'000'000;
+constexpr std::size_t kFarWork = 2'000'000;  // where heuristics advise against
 
 struct Candidate {
   Configuration configuration;
@@ -112,7 +112,7 @@ class Explorer {
                           .advised_against = advice_against(c).has_value(),
                           .quick = std::nullopt};
       if (!context_.cost.outside_shares_strategy()) {
-        candidates_.push_back(std::move(candidate));
+        candidates_.push_back(candidate);
         continue;
       }
       const TreeBranch& branch = branch_of(tree_, c.shape.stages);
@@ -376,10 +376,21 @@ class Explorer {
   }
 
   void solve_promising() {
-    std::vector<Candidate*> all;
-    for (Candidate& candidate : candidates_) all.push_back(&candidate);
+    std::vector<Candidate*> advised;
+    std::vector<Candidate*> others;
+    advised.reserve(candidates_.size());
+    others.reserve(candidates_.size());
+    for (Candidate& candidate : candidates_)
+      (candidate.advised_against ? others : advised).push_back(&candidate);
+    const auto always = [] { return true; };
+    const auto quickly = [&](const Candidate& c) { return solve_quickly(c); };
+    solve_each(advised, quickly, always);
+    work_ = 0;
+    solve_each(others, quickly, [&] { return work_ <= kFarWork; });
+    std::erase_if(others, [](const Candidate* c) { return c->solved; });
     solve_each(
-        all, [&](const Candidate& c) { return solve_quickly(c); }, [] { return true; });
+        others, [&](const Candidate& c) { return bound_only(c); }, always);
+    work_ = 0;
     const auto open = [&](auto key) {
       std::vector<Candidate*> list;
       for (Candidate& candidate : candidates_)

@@ -187,7 +187,7 @@ const StagePrices& PriceCache::of(const TreeBranch& branch, const StrategyList& 
                                   const StageSite& site) {
   Entry* entry = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     std::unique_ptr<Entry>& slot = entries_[{branch.stages, task_.cost.stage_class(site)}];
     if (!slot) slot = std::make_unique<Entry>();
     entry = slot.get();
@@ -197,7 +197,7 @@ const StagePrices& PriceCache::of(const TreeBranch& branch, const StrategyList& 
 }
 
 std::int64_t PriceCache::priced() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   std::int64_t priced = 0;
   for (const auto& [key, entry] : entries_) priced += entry->prices.priced;
   return priced;

@@ -1,6 +1,7 @@
 #include "planner/search/timed_space.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace braid {
 
@@ -21,8 +22,9 @@ double most_samples(const Profile& profile, const Strategy& s) {
 
 bool is_timed(const Profile& profile, const TreeBranch& branch, const Configuration& c) {
   return std::ranges::all_of(kept_strategies(branch), [&](const Strategy& s) {
-    return c.micro_batch % s.dp != 0 ||
-           static_cast<double>(c.micro_batch / s.dp) <= most_samples(profile, s);
+    if (c.micro_batch % s.dp != 0) return true;
+    const std::int64_t samples = c.micro_batch / s.dp;
+    return static_cast<double>(samples) <= most_samples(profile, s);
   });
 }
 
