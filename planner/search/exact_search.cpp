@@ -27,6 +27,7 @@ constexpr std::size_t kRelaxedPoints = 250;  // enough for a good plan
 constexpr std::size_t kRelaxedWork = 300'000;
 constexpr std::size_t kStageWork = 1'000'000;
 constexpr std::size_t kAloneWork = 20'000'000;
+constexpr std::size_t kFitWork = 3'000'000;  // of one attempt to make a single stage fit
 constexpr std::size_t kAllWork = 4'000'000;
 constexpr std::size_t kFarWork = 2'000'000;  // where heuristics advise against
 
@@ -298,10 +299,11 @@ class Explorer {
   // left so much less as it needs too much.
   void find_what_fits(const Candidate& candidate, const BuiltProblem& built, Entry& entry) const {
     const auto find = [&](const BuiltProblem& less) {
+      PipelineLimits limits = quick_limits(candidate, entry.limit());
+      limits.most_work = std::min(limits.most_work, kFitWork);
       return entry
           .counted(search_pipeline(
-              is_alone(candidate) ? less.problem : relaxations(less.problem).front(),
-              quick_limits(candidate, entry.limit())))
+              is_alone(candidate) ? less.problem : relaxations(less.problem).front(), limits))
           .solution;
     };
     entry.enter(find_fitting(context_, build(candidate, Memory::safe), find));

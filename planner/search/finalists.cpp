@@ -48,6 +48,13 @@ std::vector<Finalist> Finalists::ranked() const {
   return sorted;
 }
 
+Bytes excess_of(const Plan& plan) {
+  Bytes most{std::numeric_limits<std::int64_t>::min()};
+  for (const StagePrediction& stage : plan.prediction.stages)
+    most = std::max(most, stage.peak - stage.budget);
+  return most;
+}
+
 void tighten(PipelineProblem& problem, const PipelineSolution& solution, const Plan& plan) {
   for (std::size_t stage = 0; stage < problem.stages.size(); ++stage) {
     const StagePrediction& needs = plan.prediction.stages[stage];

@@ -41,6 +41,9 @@ class Finalists {
   std::vector<Finalist> finalists_;
 };
 
+// By how much the fullest stage of a priced plan exceeds its budget; a plan fits at 0 and below.
+Bytes excess_of(const Plan& plan);
+
 // The plan that a solution stands for, priced.
 Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution);

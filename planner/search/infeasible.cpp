@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "planner/cost/make_cost_model.h"
 #include "planner/plan/legal.h"
@@ -145,13 +146,6 @@ std::optional<Leanest> leanest(const PipelineProblem& problem) {
   }
 }
 
-Bytes excess_of(const Plan& plan) {
-  Bytes most{std::numeric_limits<std::int64_t>::min()};
-  for (const StagePrediction& stage : plan.prediction.stages)
-    most = std::max(most, stage.peak - stage.budget);
-  return most;
-}
-
 // What a strategy breaks whatever the batch is.
 std::optional<Mistake> broken_rule(const Model& model, const Strategy& s) {
   for (const LayerType& type : model.types) {
@@ -199,12 +193,24 @@ Cluster grown(const Cluster& cluster, int nodes) {
 }  // namespace
 
 std::optional<Plan> leanest_plan(const SearchContext& context, const DecisionTree& tree) {
+  constexpr std::size_t kMostPriced = 32;
+  SearchContext cached = context;
+  PriceCache prices({context.model, context.cost, context.drop_covered_layouts});
+  cached.prices = &prices;
+  const auto build = [&](const Configuration& c) {
+    return build_problem(cached, branch_of(tree, c.shape.stages), c);
+  };
+  std::vector<std::pair<std::int64_t, Configuration>>
+      leanest_first;  // by what their layers add up to
+  for (const Configuration& c : tree.configurations)
+    if (const auto lean = leanest(build(c).problem)) leanest_first.emplace_back(lean->excess, c);
+  std::ranges::stable_sort(leanest_first, {}, [](const auto& lean) { return lean.first; });
+  if (leanest_first.size() > kMostPriced) leanest_first.resize(kMostPriced);
+
   std::optional<Plan> closest;
-  for (const Configuration& c : tree.configurations) {
-    const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
-    const auto lean = leanest(built.problem);
-    if (!lean) continue;
-    Plan plan = plan_of(context, built, lean->solution);
+  for (const auto& [excess, configuration] : leanest_first) {
+    const BuiltProblem built = build(configuration);
+    Plan plan = plan_of(context, built, leanest(built.problem)->solution);
     plan.prediction = price_plan(plan, context.cost);
     if (closest && excess_of(plan) >= excess_of(*closest)) continue;
     closest = std::move(plan);

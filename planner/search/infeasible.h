@@ -9,8 +9,9 @@
 
 namespace braid {
 
-// The plan whose fullest stage exceeds its budget least: the first that fits, where one does, which
-// the search may have missed as it adds up what layers need one by one. None: no plan is legal.
+// The plan whose fullest stage exceeds its budget least, of the configurations whose layers add up
+// to least; or the first of them that fits, which the search may have missed as it adds up what
+// layers need one by one. None: no plan is legal.
 std::optional<Plan> leanest_plan(const SearchContext& context, const DecisionTree& tree);
 
 // Where no plan of the tree fits. `complete` fills in what a

@@ -14,6 +14,7 @@ namespace braid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t kBeam = 64;  // points of a narrow beam
 
 // A run of equal layers.
 struct Run {
@@ -173,7 +174,8 @@ class SegmentSearch {
     for (std::size_t l = 0; l < problem_.layers.size(); ++l) {
       expand(l);
       result.work += candidates_.size();
-      if (!keep_best(l, width)) result.complete = false;
+      const bool spent = result.work > problem_.most_work;
+      if (!keep_best(l, spent ? std::min(width, kBeam) : width)) result.complete = false;
     }
     collect(result.points);
     return result;
@@ -317,7 +319,6 @@ class SegmentSearch {
 }  // namespace
 
 SegmentResult search_segment(const SegmentProblem& problem) {
-  constexpr std::size_t kBeam = 64;
   for (const LayerMenu* menu : problem.layers)
     if (menu->options.empty()) return {};
   SegmentSearch search(problem);

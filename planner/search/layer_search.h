@@ -63,6 +63,8 @@ struct SegmentProblem {
   bool load_alone = false;  // only the point of least load is asked for
   std::size_t most_points =
       std::numeric_limits<std::size_t>::max();  // of the frontier at any layer
+  std::size_t most_work =
+      std::numeric_limits<std::size_t>::max();  // candidates; then the frontier is a narrow beam
 };
 
 struct SegmentPoint {

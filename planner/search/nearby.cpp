@@ -27,6 +27,7 @@ class Climber {
       : context_(context),
         tree_(tree),
         best_(std::move(start)),
+        excess_(excess_of(best_.plan)),
         strategies_(kept_strategies(branch_of(tree, best_.plan.shape.stages))),
         left_(most_layers) {}
 
@@ -48,16 +49,18 @@ class Climber {
     return true;
   }
 
-  // Takes the plan's place if it is legal, fits and is faster.
+  // Takes the place of the best if it is legal and exceeds its memory less, or fits and is faster.
   bool take(Plan plan) {
     if (left_ <= 0 || !legal(plan)) return false;
     left_ -= plan.model.num_layers();
     plan.prediction = price_plan(plan, context_.cost);
-    const bool fits = std::ranges::all_of(
-        plan.prediction.stages, [](const auto& stage) { return stage.peak <= stage.budget; });
     constexpr double kLeastGain = 1e-6;
-    if (!fits || plan.prediction.iteration >= (1 - kLeastGain) * best_.plan.prediction.iteration)
-      return false;
+    const Bytes excess = excess_of(plan);
+    const bool faster =
+        plan.prediction.iteration < (1 - kLeastGain) * best_.plan.prediction.iteration;
+    if (excess > Bytes() ? excess >= excess_ : excess_ <= Bytes() && !faster) return false;
+    excess_ = excess;
+    best_.fits = excess <= Bytes();
     best_.plan = std::move(plan);
     return true;
   }
@@ -167,6 +170,7 @@ class Climber {
   const SearchContext& context_;
   const DecisionTree& tree_;
   Finalist best_;
+  Bytes excess_;  // of its fullest stage over the budget
   std::vector<Strategy> strategies_;
   std::int64_t left_;  // layers that may still be priced
 };

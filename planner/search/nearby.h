@@ -10,8 +10,8 @@ namespace braid {
 
 // The fastest plan that a walk of single changes finds: a block moved to the next stage, another
 // strategy for a run of equal layers, another schedule, mesh order or number of micro-batches.
-// Every step is a plan of the tree that fits and is faster than the one before. At most
-// `most_layers` layers are priced.
+// Every step is a plan of the tree; where the start does not fit, one that exceeds its memory less,
+// and from there on one that fits and is faster. At most `most_layers` layers are priced.
 Finalist improve(const SearchContext& context, const DecisionTree& tree, Finalist start,
                  std::int64_t most_layers);
 

@@ -152,6 +152,8 @@ void ask_the_others(const SearchContext& context, const Profile* profile,
   found.ranked = all.ranked();
 }
 
+constexpr std::int64_t kMostLayers = 20'000;  // that one walk prices
+
 // The search adds up what layers need one by one. A step, as it is played, may need less, so that
 // a plan may fit where none was found.
 void enter_leanest(const SearchContext& context, const DecisionTree& tree,
@@ -159,19 +161,21 @@ void enter_leanest(const SearchContext& context, const DecisionTree& tree,
   if (!found.ranked.empty() || found.statistics.interrupted || !context.cost.knows_moments())
     return;
   auto lean = leanest_plan(context, offered_by(options, context.cluster, tree));
-  if (!lean || !std::ranges::all_of(lean->prediction.stages, [](const StagePrediction& stage) {
-        return stage.peak <= stage.budget;
-      }))
-    return;
-  found.lower_bound = std::min(found.lower_bound, lean->prediction.iteration.value());
-  found.ranked.push_back({*std::move(lean), true});
+  if (!lean) return;
+  Finalist closest{*std::move(lean), false};
+  closest.fits = excess_of(closest.plan) <= Bytes();
+  // A walk leaves the spaces of the other algorithms.
+  if (!closest.fits && options.algorithm == Algorithm::exact)
+    closest = improve(context, tree, std::move(closest), kMostLayers);
+  if (!closest.fits) return;
+  found.lower_bound = std::min(found.lower_bound, closest.plan.prediction.iteration.value());
+  found.ranked.push_back(std::move(closest));
 }
 
 // Where the bound leaves room, walks from the best plan of each kind may find a faster one.
 void look_nearby(const SearchContext& context, const DecisionTree& tree,
                  const SearchOptions& options, Exploration& found) {
   constexpr double kProven = 1 + 1e-4;
-  constexpr std::int64_t kMostLayers = 20'000;  // priced, of one walk
   constexpr std::size_t kWalks = 4;
   if (found.ranked.empty() || found.statistics.interrupted || context.cost.has_own_iteration() ||
       found.ranked.front().plan.prediction.iteration.value() <= found.lower_bound * kProven)

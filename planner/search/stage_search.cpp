@@ -217,6 +217,7 @@ class Solver {
       }
     } else {
       if (work_ > most_work_) segment.most_points = std::min(segment.most_points, kNarrow);
+      segment.most_work = most_work_ - std::min(most_work_, work_);
       SegmentResult result = search_segment(segment);
       complete_ = complete_ && result.complete;
       work_ += result.work;

@@ -27,9 +27,10 @@ TEST(PlanCommand, AnswersProgramsWithFixedKeys) {
   EXPECT_EQ(answer.at("status"), "ok");
   EXPECT_EQ(keys_of(answer.at("predicted")),
             (Keys{"iteration_seconds", "samples_per_second", "peak_memory_bytes"}));
-  EXPECT_EQ(keys_of(answer.at("search")),
-            (Keys{"algorithm", "seconds", "cpu_seconds", "lower_bound_seconds",
-                  "physics_bound_seconds", "gap", "configurations", "solved", "interrupted"}));
+  EXPECT_EQ(
+      keys_of(answer.at("search")),
+      (Keys{"algorithm", "seconds", "cpu_seconds", "lower_bound_seconds", "physics_bound_seconds",
+            "gap", "configurations", "solved", "left_out", "interrupted"}));
   EXPECT_EQ(keys_of(answer.at("balance")), (Keys{"time", "memory"}));
   ASSERT_FALSE(answer.at("alternatives").empty());
   for (const char* key : {"iteration_seconds", "reason", "shape"})
