@@ -28,7 +28,7 @@ CASES = [  # model, cluster, memory, global batch
     ("swin-huge-48", "titan-rtx-8x8", "20GB", 512),
 ]
 RUNS = [
-    ("even", ["--algorithm", "exact", "--even-cuts", "--schedule", "1f1b"]),
+    ("even", ["--algorithm", "bmw", "--even-cuts"]),
     ("bmw", ["--algorithm", "bmw"]),
     ("exact", ["--algorithm", "exact", "--schedule", "1f1b"]),
     ("exact, any schedule", ["--algorithm", "exact"]),

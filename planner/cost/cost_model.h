@@ -33,7 +33,7 @@ class CostModel {
   // Whether the model has a formula for this kind of split.
   virtual bool prices(const Strategy& strategy) const = 0;
   virtual LayerCost layer(int type, const Strategy& strategy, const StageSite& site) const = 0;
-  // What a layer computes at least, under any strategy; zero where that is not known.
+  // Least compute of a layer under any strategy; zero where that is not known.
   virtual LayerTime least_compute(int type, const StageSite& site) const {
     static_cast<void>(type), static_cast<void>(site);
     return {};

@@ -316,13 +316,14 @@ double in_flight(const PipelineShape& shape, int stage) {
 
 namespace {
 
-// Of the first `units` chunk passes, those of one chunk: p micro-batches pass a chunk, then the
+// Passes of one chunk among the first `units` chunk passes: p micro-batches pass a chunk, then the
 // next.
 int passes_of_chunk(int units, int p, int v, int chunk) {
   return units / (p * v) * p + std::clamp(units % (p * v) - chunk * p, 0, p);
 }
 
-// Of the chunk that holds the fewest, `backwards` passes behind the stage's fullest moment.
+// Micro-batches that the emptiest chunk holds, `backwards` passes behind the stage's fullest
+// moment.
 int fewest_of_a_chunk(const PipelineShape& shape, int full, int backwards) {
   const int p = shape.stages, v = shape.chunks;
   int fewest = shape.micro_batches;

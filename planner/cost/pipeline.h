@@ -87,7 +87,7 @@ double in_flight(const PipelineShape& shape, int stage);
 // the further the later the stage. None where backward is one piece.
 int weights_waiting(const PipelineShape& shape, int stage);
 
-// What a stage surely holds at once, at the end of one of its forward passes: never more than at
+// Least that a stage holds at once, at the end of one of its forward passes: never more than at
 // the worst moment of the step.
 struct HeldTogether {
   int activations = 0;     // micro-batches of every layer, from forward to backward by input

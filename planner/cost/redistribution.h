@@ -12,7 +12,7 @@
 
 namespace braid {
 
-// Of the device that sends or receives most, as shares of what each device holds before and after.
+// Shares of what each device holds before and after, for the one that sends or receives most.
 struct Redistribution {
   double moved = 0;  // to any other device
   double far = 0;    // to or from devices on other nodes

@@ -94,7 +94,7 @@ std::string optimality_line(const Certificate& certificate, double gap) {
                      format_excess(gap), format_seconds(certificate.lower_bound));
 }
 
-// What the certificate does not speak of: splits and configurations that rules left out.
+// Splits and configurations that rules left out: the certificate does not speak of them.
 std::string left_out_line(const DecisionTree& tree) {
   std::vector<std::string> parts;
   for (const auto& [rule, count] : tree.left_out())

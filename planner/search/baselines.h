@@ -8,7 +8,7 @@ namespace braid {
 Exploration explore_baseline(const SearchContext& context, const DecisionTree& tree,
                              const SearchOptions& options);
 
-// What of a tree the algorithm of `options` looks at: exact at all of it, the others at less.
+// The part of a tree that the algorithm of `options` searches: all of it under exact.
 DecisionTree offered_by(const SearchOptions& options, const Cluster& cluster, DecisionTree tree);
 
 }  // namespace braid

@@ -295,8 +295,8 @@ class Explorer {
     return entry.leave(false);
   }
 
-  // What would be fastest needs more than there is: the fastest whose layers add up to less, or are
-  // left so much less as it needs too much.
+  // The fastest solution does not fit: the fastest by the safe sum of memory, and by the least sum
+  // with so much less memory as that solution lacks.
   void find_what_fits(const Candidate& candidate, const BuiltProblem& built, Entry& entry) const {
     const auto find = [&](const BuiltProblem& less) {
       PipelineLimits limits = quick_limits(candidate, entry.limit());

@@ -23,8 +23,8 @@ struct Leanest {
   PipelineSolution solution;
 };
 
-// What a menu's layer needs at least when the stage has room for so much workspace: a staircase,
-// workspace ascending, memory descending.
+// Least memory of a menu's layer by the workspace that the stage has room for: workspace ascending,
+// memory descending.
 using Staircase = std::vector<std::pair<std::int64_t, std::int64_t>>;
 Staircase staircase_of(const LayerMenu& menu) {
   Staircase all;

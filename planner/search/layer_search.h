@@ -24,7 +24,7 @@ struct LayerMenu {
   std::vector<LayerOption> options;
 };
 
-// What a change of layout between neighbouring layers adds. No way through a third layout is
+// Cost of a change of layout between neighbouring layers. No way through a third layout is
 // shorter; dominance relies on it.
 class Transitions {
  public:

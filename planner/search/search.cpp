@@ -111,7 +111,7 @@ Exploration prove(const SearchContext& context, const DecisionTree& tree,
   return wide;
 }
 
-// What an algorithm finds in its own space, or among `open` configurations of it: idle stages are
+// Searches an algorithm's own space, or only `open` configurations of it: idle stages are
 // better than no plan. `tree` is left as the space that was searched.
 Exploration explore_alone(const SearchContext& context, const Profile* profile,
                           const SearchOptions& options, DecisionTree& tree,

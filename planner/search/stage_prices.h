@@ -35,7 +35,7 @@ struct StrategyList {
 };
 StrategyList strategies_of(const TreeBranch& branch, const CostModel& cost);
 
-// Of all sites of one StageClass.
+// Shared by all sites of one StageClass.
 struct StagePrices {
   std::map<int, std::vector<PricedStrategy>> layers;  // by type; what others cover is left out
   int layouts = 0;              // that a layer is offered in, counted anew from 0

@@ -1,7 +1,7 @@
 #pragma once
-// What a profile has timed of the space. A price far from everything that was timed is a guess, so
-// there the heuristics of the decision tree prune, as they do for what a profile is asked to time
-// (questions.h).
+// The part of the space that a profile has timed. A price far from everything that was timed is a
+// guess, so there the heuristics of the decision tree prune, as they do for what a profile is asked
+// to time (questions.h).
 
 #include "planner/profile/profile.h"
 #include "planner/search/decision_tree.h"
