@@ -82,7 +82,7 @@ class Baseline {
 Exploration explore_baseline(const SearchContext& context, const DecisionTree& tree,
                              const SearchOptions& options) {
   const Baseline baseline(options, context.cluster, tree);
-  Finalists finalists(options.alternatives + 1, context.time_limit);
+  Finalists finalists(options.alternatives + 1);
   Exploration result;
   for (const Configuration& c : tree.configurations) {
     if (options.stop != nullptr && options.stop->load()) {

@@ -22,7 +22,7 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
   constexpr std::size_t kWork = 5'000'000;
   constexpr std::size_t kCutPoints = 250;
   constexpr std::size_t kCutWork = 300'000;
-  Finalists finalists(options.alternatives + 1, context.time_limit);
+  Finalists finalists(options.alternatives + 1);
   Exploration result;
   int done = 0;
   for (const Configuration& c : tree.configurations) {

@@ -20,7 +20,6 @@ struct SearchContext {
   Bytes memory_limit;
   bool drop_covered_layouts = true;  // Rule::covered_layout
   bool even_cuts = false;
-  double time_limit = std::numeric_limits<double>::infinity();  // slower plans are of no use
   PriceCache* prices = nullptr;  // of the tree that is searched; none: each problem prices anew
 };
 

@@ -14,7 +14,7 @@ double iteration_of(const Finalist& f) { return f.plan.prediction.iteration.valu
 }  // namespace
 
 void Finalists::add(Finalist finalist) {
-  if (!finalist.fits || iteration_of(finalist) >= limit_) return;
+  if (!finalist.fits) return;
   const auto rival = std::ranges::find_if(
       finalists_, [&](const Finalist& f) { return same_kind(f.plan.shape, finalist.plan.shape); });
   if (rival == finalists_.end()) {
@@ -25,7 +25,7 @@ void Finalists::add(Finalist finalist) {
 }
 
 double Finalists::limit(const PipelineShape& shape) const {
-  double own = limit_;
+  double own = std::numeric_limits<double>::infinity();
   std::vector<double> times;
   for (const Finalist& f : finalists_) {
     if (same_kind(f.plan.shape, shape)) own = iteration_of(f);
@@ -69,9 +69,7 @@ Finalist finalist_of(const SearchContext& context, const BuiltProblem& built,
                      const PipelineSolution& solution) {
   Finalist finalist{plan_of(context, built, solution)};
   finalist.plan.prediction = price_plan(finalist.plan, context.cost);
-  finalist.fits = !context.cost.knows_moments() ||
-                  std::ranges::all_of(finalist.plan.prediction.stages,
-                                      [](const auto& stage) { return stage.peak <= stage.budget; });
+  finalist.fits = !context.cost.knows_moments() || excess_of(finalist.plan) <= Bytes();
   return finalist;
 }
 

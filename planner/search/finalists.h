@@ -19,9 +19,7 @@ struct Finalist {
 
 class Finalists {
  public:
-  // Plans that are no faster than `limit` seconds stay out.
-  explicit Finalists(int keep, double limit = std::numeric_limits<double>::infinity())
-      : keep_(keep), limit_(limit) {}
+  explicit Finalists(int keep) : keep_(keep) {}
 
   void add(Finalist finalist);  // if it fits
   // A plan of this shape must be faster than this to matter.
@@ -37,7 +35,6 @@ class Finalists {
     return a.stages == b.stages && a.schedule == b.schedule;
   }
   int keep_;
-  double limit_;
   std::vector<Finalist> finalists_;
 };
 
