@@ -3,14 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <mutex>
 #include <thread>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
@@ -39,14 +38,6 @@ struct PlanFlags {
   std::string out;
 };
 
-std::atomic<bool> stop{false};
-
-// The first Ctrl-C asks for the best plan so far, the second one ends the program.
-extern "C" void on_interrupt(int) {
-  stop = true;
-  std::signal(SIGINT, SIG_DFL);
-}
-
 // A line on standard error for whoever waits: redrawn on a terminal, every two seconds in a log.
 class ProgressLine {
  public:
@@ -66,8 +57,9 @@ class ProgressLine {
     shown_ = true;
     const std::string best =
         progress.best ? fmt::format(", best {} an iteration", format_seconds(*progress.best)) : "";
-    const std::string line = fmt::format("braid: {} of {} configurations{}{}", progress.done,
-                                         progress.total, best, stop ? ", stopping" : "");
+    const std::string line =
+        fmt::format("braid: {} of {} configurations{}{}", progress.done, progress.total, best,
+                    Interrupt::requested() ? ", stopping" : "");
     fmt::print(stderr, "{}{}{}", terminal_ ? "\r\x1b[K" : "", line, terminal_ ? "" : "\n");
     std::fflush(stderr);
   }
@@ -132,11 +124,10 @@ SearchOptions search_options(const PlanFlags& flags) {
 SearchResult run_search(const Task& task, SearchOptions options) {
   ProgressLine line;
   options.progress = [&line](const SearchProgress& progress) { line.show(progress); };
-  options.stop = &stop;
-  std::signal(SIGINT, on_interrupt);
+  const Interrupt interrupt;
+  options.stop = &Interrupt::flag();
   SearchResult result =
       search(task.model, task.cluster, task.profile ? &task.profile->profile : nullptr, options);
-  std::signal(SIGINT, SIG_DFL);
   if (task.profile && uses_profile(options.cost)) {
     if (result.plan) result.plan->profile = task.profile->reference;
     if (result.infeasible) result.infeasible->closest.profile = task.profile->reference;
@@ -168,7 +159,7 @@ int run_plan(const PlanFlags& flags) {
       print(fmt::format("\nThe plan is in {}.\n", printable(flags.out)));
   }
   if (result.plan) return kOk;
-  return result.infeasible ? kInfeasible : kInterrupted;
+  return result.infeasible ? kInfeasible : Interrupt::status();
 }
 
 void add_flags(const Verb& verb, PlanFlags& flags) {

@@ -16,7 +16,7 @@ inline constexpr int kOk = 0;
 inline constexpr int kInternal = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kInfeasible = 3;
-inline constexpr int kInterrupted = 130;  // what a shell shows after Ctrl-C
+// A signal ends a verb with 128 + its number: cli/interrupt.h.
 
 void add_plan(const Verb& app, Run& run);
 void add_primepar(const Verb& app, Run& run);

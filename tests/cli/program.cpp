@@ -49,7 +49,9 @@ StartedBraid::StartedBraid(const std::vector<std::string>& arguments,
   if (child_ == 0) become(arguments, folder, streams_ / "out", streams_ / "error");
 }
 
-void StartedBraid::kill() const { ::kill(child_, SIGKILL); }
+void StartedBraid::kill() const { send(SIGKILL); }
+
+void StartedBraid::send(int signal) const { ::kill(child_, signal); }
 
 Outcome StartedBraid::wait() {
   int status = 0;

@@ -25,7 +25,8 @@ class StartedBraid {
  public:
   StartedBraid(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
   void kill() const;  // as a machine does that loses power
-  Outcome wait();     // once
+  void send(int signal) const;
+  Outcome wait();  // once
 
  private:
   ScratchFolder streams_;

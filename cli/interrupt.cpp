@@ -1,0 +1,56 @@
+#include "cli/interrupt.h"
+
+#include <signal.h>  // sigaction is POSIX: <csignal> need not declare it
+
+namespace braid::cli {
+namespace {
+
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "a signal handler must not wait for a lock");
+
+std::atomic<bool> requested_flag{false};
+std::atomic<int> first_signal{0};
+
+int depth = 0;  // of nested Interrupts; changed by one thread
+struct sigaction old_interrupt;
+struct sigaction old_terminate;
+
+extern "C" void on_signal(int signal) {
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
+  requested_flag = true;
+}
+
+void handle(int signal, int flags, struct sigaction& old) {
+  sigaction(signal, nullptr, &old);
+  if (old.sa_handler == SIG_IGN) return;
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART | flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  if (depth++ > 0) return;
+  first_signal = 0;
+  requested_flag = false;
+  handle(SIGINT, static_cast<int>(SA_RESETHAND), old_interrupt);
+  handle(SIGTERM, 0, old_terminate);
+}
+
+Interrupt::~Interrupt() {
+  if (--depth > 0) return;
+  sigaction(SIGINT, &old_interrupt, nullptr);
+  sigaction(SIGTERM, &old_terminate, nullptr);
+}
+
+const std::atomic<bool>& Interrupt::flag() { return requested_flag; }
+
+int Interrupt::signal() { return first_signal; }
+
+int Interrupt::status() { return 128 + first_signal; }
+
+}  // namespace braid::cli
