@@ -42,21 +42,42 @@ Plan plan_of(const Model& model, const StepOptions& options) {
   return plan;
 }
 
-// Tokens that are as good as any: drawn from the sample's number.
-train::SampleSource random_samples(std::int64_t vocabulary) {
-  return {.read =
-              [vocabulary](std::int64_t sample, std::span<std::int64_t> inputs,
-                           std::span<std::int64_t> labels) {
-                std::uint64_t state = static_cast<std::uint64_t>(sample) + 1;
-                const auto next = [&] {
-                  state = state * 6364136223846793005U + 1442695040888963407U;
-                  return static_cast<std::int64_t>((state >> 33) %
-                                                   static_cast<std::uint64_t>(vocabulary));
-                };
-                for (std::int64_t& token : inputs) token = next();
-                for (std::int64_t& token : labels) token = next();
-              },
-          .ignores_labels = false};
+// Draws numbers from a sample's index (Knuth's 64-bit linear congruential generator, its upper
+// bits).
+class Draw {
+ public:
+  explicit Draw(std::int64_t sample) : state_(static_cast<std::uint64_t>(sample) + 1) {}
+  std::int64_t below(std::int64_t limit) {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<std::int64_t>((state_ >> 33) % static_cast<std::uint64_t>(limit));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+// Random tokens or random patches with random labels: every label counts.
+train::SampleSource random_samples(const Model& model) {
+  const std::int64_t classes = model.type_of(model.num_layers() - 1).shape.vocab;
+  const LayerShape& embedding = model.type_of(0).shape;
+  train::SampleSource source;
+  if (embedding.patch_inputs > 0) {
+    source.image = [classes](std::int64_t sample, std::span<std::uint8_t> patches) {
+      Draw draw(sample);
+      const std::int64_t label = draw.below(classes);
+      for (std::uint8_t& value : patches) value = static_cast<std::uint8_t>(draw.below(256));
+      return label;
+    };
+    return source;
+  }
+  source.read = [classes, vocabulary = embedding.vocab](std::int64_t sample,
+                                                        std::span<std::int64_t> inputs,
+                                                        std::span<std::int64_t> labels) {
+    Draw draw(sample);
+    for (std::int64_t& token : inputs) token = draw.below(vocabulary);
+    for (std::int64_t& token : labels) token = draw.below(classes);
+  };
+  return source;
 }
 
 // Operators again, without what is between them in a step.
@@ -157,8 +178,7 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
   StepTimes times;
   std::vector<ops::TimedRange> ranges;
   {
-    train::Worker worker(plan_of(model, options), world, settings,
-                         random_samples(model.types.front().shape.vocab));
+    train::Worker worker(plan_of(model, options), world, settings, random_samples(model));
     std::int64_t number = 0;
     const auto step = [&] {
       const auto begin = Clock::now();

@@ -48,7 +48,7 @@ struct StepTimes {
   StepLimit limit;
 };
 
-// Random tokens. The world has one rank.
+// Trains on random tokens or images. The world has one rank.
 StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
                     const StepOptions& options);
 
