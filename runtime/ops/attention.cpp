@@ -101,10 +101,9 @@ Attended attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   const at::TensorOptions exact = q.options().dtype(wide(q.scalar_type()));
   const std::array lse_sizes{q.size(1), q.size(2), q.size(0)};
   if (q.is_meta()) return {at::empty(q.sizes(), q.options()), at::empty(lse_sizes, exact)};
-  if (is_biased(see)) return biased_attention(q, k, v, scale, band_of(see), see);
-
   const Timed timed(kAttention, {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), k.size(0),
                                  see.causal ? 1 : 0});
+  if (is_biased(see)) return biased_attention(q, k, v, scale, band_of(see), see);
   const Block block = visible_block(see, q.size(0), k.size(0));
   if (block.empty()) {
     return {at::zeros(q.sizes(), q.options()), at::full(lse_sizes, kNothing, exact)};
@@ -125,10 +124,10 @@ AttentionGradients attention_backward(const at::Tensor& dout, const at::Tensor& 
     return {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
             at::empty(v.sizes(), v.options())};
   }
-  if (is_biased(see))
-    return biased_attention_backward(dout, q, k, v, out, lse, scale, band_of(see), see);
   const Timed timed(kAttentionBackward, {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3),
                                          k.size(0), see.causal ? 1 : 0});
+  if (is_biased(see))
+    return biased_attention_backward(dout, q, k, v, out, lse, scale, band_of(see), see);
   const Block block = visible_block(see, q.size(0), k.size(0));
   if (block.empty()) {
     return {at::zeros(q.sizes(), q.options()), at::zeros(k.sizes(), k.options()),
