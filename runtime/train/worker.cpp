@@ -111,9 +111,10 @@ Feed Worker::feed(const Layer& layer, int micro_batch, parallel::Pass pass) {
 }
 
 double Worker::counted_predictions() const {
-  const bool pooled = plan_.model.type_of(plan_.model.num_layers() - 1).shape.pooled;
-  if (pooled) return static_cast<double>(plan_.global_batch);
-  const auto all = static_cast<double>(plan_.global_batch * plan_.model.sequence);
+  const LayerShape& predicts = plan_.model.type_of(plan_.model.num_layers() - 1).shape;
+  if (predicts.pooled) return static_cast<double>(plan_.global_batch);
+  // An encoder-decoder predicts its decoder's tokens alone.
+  const auto all = static_cast<double>(plan_.global_batch * predicts.tokens);
   if (!samples_.ignores_labels) return all;
   at::Tensor counted =
       at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
