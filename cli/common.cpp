@@ -10,8 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/plan/legal.h"
@@ -122,17 +124,13 @@ void print(const Json& json) {
 void note(const std::string& text) { fmt::print(stderr, "braid: {}\n", text); }
 
 void expect_writable(const std::filesystem::path& file, const std::string& flag) {
-  std::error_code code;
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  const auto fail = [&](std::string what, std::string fix) {
-    throw Error({.what = std::move(what),
-                 .where = fmt::format("{} {}", flag, file.string()),
-                 .fix = std::move(fix)});
-  };
-  if (std::filesystem::is_directory(file, code))
-    fail("this is a folder, not a file", "name a file inside it");
-  if (!std::filesystem::is_directory(folder, code))
-    fail(fmt::format("the folder '{}' does not exist", folder.string()), "create it first");
+  try {
+    braid::expect_writable(file);
+  } catch (const Error& error) {
+    Mistake mistake = error.mistake();
+    mistake.where = fmt::format("{} {}", flag, mistake.where);
+    throw Error(std::move(mistake));
+  }
 }
 
 LoadedProfile load_profile(const std::filesystem::path& file) {

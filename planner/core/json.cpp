@@ -3,15 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <system_error>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 
 namespace braid {
@@ -84,43 +79,8 @@ Json parse_json(std::string_view text, const std::string& source) {
   }
 }
 
-std::string read_text(const std::filesystem::path& file) {
-  std::error_code code;
-  if (std::filesystem::is_directory(file, code))
-    throw Error({.what = "this is a folder, not a file",
-                 .where = file.string(),
-                 .fix = "name a file inside it"});
-  std::ifstream in(file, std::ios::binary);
-  if (!in)
-    throw Error({.what = fmt::format("cannot read the file: {}", std::strerror(errno)),
-                 .where = file.string(),
-                 .fix = "check the path and its permissions"});
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 Json read_json(const std::filesystem::path& file) {
   return parse_json(read_text(file), file.string());
-}
-
-void write_text(const std::filesystem::path& file, std::string_view text) {
-  const std::filesystem::path temporary = file.string() + ".tmp";
-  const auto fail = [&](const std::string& reason) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw Error({.what = fmt::format("cannot write the file: {}", reason),
-                 .where = file.string(),
-                 .fix = "check that the folder exists, is writable and has room"});
-  };
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    if (!out) fail(std::strerror(errno));
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
-    out.flush();
-    if (!out) fail(std::strerror(errno));
-  }
-  std::error_code code;
-  std::filesystem::rename(temporary, file, code);
-  if (code) fail(code.message());
 }
 
 void JsonValue::fail(std::string what, std::string fix) const {

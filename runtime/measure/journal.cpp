@@ -2,12 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 
 namespace braid::measure {
@@ -35,14 +33,6 @@ std::pair<std::string, Finding> parse_line(const std::string& line, const std::s
   finding.spread = object.number("spread");
   object.finish();
   return {key, finding};
-}
-
-[[noreturn]] void cannot_write(const std::filesystem::path& file) {
-  throw Error({.what = fmt::format("the journal of this measurement cannot be written: {}",
-                                   std::strerror(errno)),
-               .where = file.string(),
-               .fix = "make room or choose another place for the profile; what was measured so far "
-                      "is kept"});
 }
 
 }  // namespace
@@ -90,9 +80,7 @@ std::optional<Finding> Journal::find(const std::string& key) const {
 void Journal::add(const std::string& key, const Finding& finding) {
   findings_[key] = finding;
   if (file_.empty()) return;
-  std::ofstream out(file_, std::ios::app | std::ios::binary);
-  out << line_of(key, finding) << std::flush;
-  if (!out) cannot_write(file_);
+  AppendFile(file_).append(line_of(key, finding));
 }
 
 void Journal::remove() {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/train/append_file.h"
+#include "planner/core/file.h"
 
 namespace braid::train {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "planner/core/file.h"
 #include "planner/core/units.h"
-#include "runtime/train/append_file.h"
 #include "runtime/train/event_file.h"
 
 namespace braid::train {

@@ -1,10 +1,8 @@
-// The one boundary where JSON comes in: what it refuses, and that writing never harms.
+// The one boundary where JSON comes in: what it refuses.
 
 #include "planner/core/json.h"
 
 #include <gtest/gtest.h>
-
-#include <fstream>
 
 #include "planner/core/error.h"
 
@@ -143,64 +141,6 @@ TEST(Json, ChecksFormatAndVersion) {
   EXPECT_THROW(check(R"({"format": "braid.plan", "version": 3})"), Error);
   EXPECT_THROW(check(R"({"format": "braid.plan"})"), Error);
   EXPECT_THROW(check("[]"), Error);
-}
-
-// A folder of its own, gone at the end.
-class Files : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ =
-        std::filesystem::path(testing::TempDir()) / ("braid_json_" + std::string(test->name()));
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path folder_;
-};
-
-TEST_F(Files, WritesAndOverwrites) {
-  const auto file = folder_ / "a.json";
-  write_text(file, "first");
-  write_text(file, "[1]\n");
-  EXPECT_EQ(read_text(file), "[1]\n");
-  EXPECT_EQ(read_json(file).dump(), "[1]");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "a.json.tmp"));
-}
-
-TEST_F(Files, ReadingNamesWhatIsThere) {
-  EXPECT_NE(mistake_of([&] { read_text(folder_ / "none.json"); }, "no file").what.find("No such"),
-            std::string::npos);
-  EXPECT_EQ(mistake_of([&] { read_text(folder_); }, "a folder").what,
-            "this is a folder, not a file");
-}
-
-TEST_F(Files, LeaveTheOldOneWholeWhereTheNewOneCannotBegin) {
-  const auto file = folder_ / "a.json";
-  write_text(file, "old");
-  std::filesystem::create_directories(folder_ / "a.json.tmp" / "in the way");
-  EXPECT_THROW(write_text(file, "new"), Error);
-  EXPECT_EQ(read_text(file), "old");
-}
-
-TEST_F(Files, LeaveTheOldOneWholeWhereTheDiskIsFull) {
-  const std::filesystem::path full = "/dev/full";
-  if (!std::filesystem::exists(full)) GTEST_SKIP() << "this system has no device that is full";
-  const auto file = folder_ / "a.json";
-  write_text(file, "old");
-  std::filesystem::create_symlink(full, folder_ / "a.json.tmp");
-  EXPECT_THROW(write_text(file, std::string(1 << 20, 'x')), Error);
-  EXPECT_EQ(read_text(file), "old");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "a.json.tmp"));
-}
-
-TEST_F(Files, AreNotWrittenOverAFolderOrIntoNone) {
-  std::filesystem::create_directories(folder_ / "a.json" / "full");
-  EXPECT_THROW(write_text(folder_ / "a.json", "new"), Error);
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "a.json" / "full"));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "a.json.tmp"));
-  EXPECT_THROW(write_text(folder_ / "none" / "a.json", "new"), Error);
 }
 
 }  // namespace

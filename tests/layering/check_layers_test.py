@@ -42,6 +42,8 @@ CASES = [
     ("planner/cost/memory.cpp", "<torch/torch.h>", "standard library, fmt and JSON only"),
     ("planner/cost/memory.cpp", "<ATen/ATen.h>", "standard library, fmt and JSON only"),
     ("planner/cost/memory.cpp", "<c10/util/Half.h>", "standard library, fmt and JSON only"),
+    ("planner/core/file.cpp", "<sys/stat.h>", None),
+    ("planner/cost/memory.cpp", "<unistd.h>", "standard library, fmt and JSON only"),
     ("planner/cost/memory.cpp", "<mpi.h>", "standard library, fmt and JSON only"),
     ("planner/cost/memory.cpp", "<nccl.h>", "standard library, fmt and JSON only"),
     ("planner/cost/memory.cpp", "<cuda_runtime.h>", "standard library, fmt and JSON only"),

@@ -142,7 +142,7 @@ TEST(Metrics, AFolderThatCannotBeMadeIsAnError) {
   std::filesystem::create_directory(folder / kMetricsFile);
   EXPECT_TRUE(
       holds(mistake_of("a folder as the file", [&] { MetricsWriter({folder.path()}); }).what,
-            "Is a directory"));
+            "this is a folder"));
 }
 
 }  // namespace
