@@ -37,7 +37,7 @@ compare() {
   shift 5
   # shellcheck disable=SC2086
   $launch -np "$ranks" "$braid" compare --backend "$backend" --profile "$profile" --global-batch "$batch" \
-    --warmup 1 --timeout 30 --out "$results" "$@"
+    --warmup-steps 1 --timeout 30 --out "$results" "$@"
 }
 
 case ${1:-} in

@@ -44,7 +44,7 @@ for entry in "${all[@]}"; do
       >"$out/$name.profile.txt" 2>&1 || { tail -5 "$out/$name.profile.txt"; continue; }
   say "$name: plans"
   ranks compare --backend nccl --profile "$out/$name.profile.json" --global-batch "$batch" \
-    --memory "$memory" --steps 4 --warmup 1 --timeout 30 --out "$out/$name.results.json" \
+    --memory "$memory" --steps 4 --warmup-steps 1 --timeout 30 --out "$out/$name.results.json" \
     --markdown "$out/$name.md" >"$out/$name.txt" 2>&1 || say "$name failed"
   tail -25 "$out/$name.txt"
 done

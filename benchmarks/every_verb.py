@@ -60,10 +60,10 @@ def verbs(name, args):
     yield "check", ["check", "plan.json", *model]
     yield "explain", ["explain", "plan.json", "--global-batch", str(2 * int(batch))]
     yield "simulate", ["simulate", "plan.json", "--contention", "--trace", "trace.json"]
-    yield "dry run", ["train", "--plan", "plan.json", "--dry-run"]
-    yield "train", ["train", "--plan", "plan.json", "--steps", "4", "--metrics", "run", "--trace", "steps.json", *run]
+    yield "dry run", ["train", "plan.json", "--dry-run"]
+    yield "train", ["train", "plan.json", "--steps", "4", "--metrics", "run", "--trace", "steps.json", *run]
     if args.ranks == 1:
-        yield "bench", ["bench", "step", *model, "--batch", "5", "--steps", "2", *precision, *device]
+        yield "bench", ["bench", "step", *model, "--global-batch", "5", "--steps", "2", *precision, *device]
     yield "profile", ["profile", "model", *model, "--global-batch", batch, "--out", "profile.json",
                       "--hardware", "hardware.json", *precision, *run]
     yield "measured", ["plan", "--profile", "profile.json", "--global-batch", batch, "--out", "measured.json"]

@@ -62,7 +62,7 @@ def measure(case, arguments, folder):
     launch = shlex.split(arguments.launch)
     ran = made and run([*launch, braid, "train", "--plan", str(plan), "--backend", "nccl",
                         "--steps", str(arguments.steps), "--timeout", "60",
-                        "--json", str(report)], arguments.limit)
+                        "--out", str(report)], arguments.limit)
     if not ran:
         return
     answer = json.loads(report.read_text(encoding="utf-8"))

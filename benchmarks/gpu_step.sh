@@ -54,7 +54,7 @@ for entry in "${all[@]}"; do
     say "braid $model, gradients in $gradients"
     run=$out/$model.$gradients
     timeout 90 "$braid" bench step --device cuda --model "benchmarks/models/$model.json" \
-      --batch "$batch" --seq "$sequence" --gradients "$gradients" --json "$run.json" 2>&1 | tee "$run.txt" ||
+      --global-batch "$batch" --seq "$sequence" --gradients "$gradients" --out "$run.json" 2>&1 | tee "$run.txt" ||
       say "braid $model failed"
   done
   [[ -n $baselines ]] || continue

@@ -34,7 +34,7 @@ train() { # name flags...
   say "braid $name"
   rm -rf "${out:?}/$name"
   "$braid" train --device "$device" --plan "$out/plan.json" --data "text:$text" --weights "$out/weights" \
-    --steps "$steps" --lr "$rate" --lr-schedule cosine --warmup "$warmup" --metrics "$out/$name" \
+    --steps "$steps" --lr "$rate" --lr-schedule cosine --lr-warmup "$warmup" --metrics "$out/$name" \
     --log-every 500 "$@" >"$out/$name.txt" 2>&1 || { tail -5 "$out/$name.txt"; exit 1; }
   tail -1 "$out/$name/metrics.jsonl"
 }

@@ -51,7 +51,7 @@ class Runner:
         key = (model, devices, variant, batch, accumulate, cluster, flags)
         if key not in self.cache:
             command = [self.braid, "primepar", "--model", f"{self.configs}/models/{model}.json", "--cluster",
-                       str(self.cluster(cluster)), "--devices", str(devices), "--batch",
+                       str(self.cluster(cluster)), "--devices", str(devices), "--micro-batch",
                        str(batch), "--accumulate", str(accumulate), "--seq", "2048", "--precision", "fp32",
                        "--variant", variant, "--format", "json", *flags]
             done = subprocess.run(command, capture_output=True, text=True, check=False)

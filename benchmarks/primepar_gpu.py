@@ -87,7 +87,7 @@ def measure(arguments, batch):
         return all([call([arguments.braid, "train", "--plan", file, "--dry-run"], 120)
                     for file in files.values()])
     tokens = batch * SEQUENCE
-    plans = [word for file in files.values() for word in ("--plans", file)]
+    plans = [word for file in files.values() for word in ("--plan", file)]
     source = (["--profile", arguments.profile] if arguments.profile
               else ["--model", model, "--cluster", CLUSTER, "--seq", SEQUENCE])
     launch = shlex.split(arguments.launch)

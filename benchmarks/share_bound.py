@@ -3,7 +3,7 @@
 
     benchmarks/share_bound.py WHOLE.json TAKEN FOLDER...
 
-WHOLE.json is `braid bench step --json` of the same model and batch on the whole GPU. Each FOLDER is the
+WHOLE.json is `braid bench step --out` of the same model and batch on the whole GPU. Each FOLDER is the
 --metrics of a `braid train` whose plan was priced with a profile of this machine. TAKEN is the share of a
 rank's multiprocessors that a collective occupies (8 of 33: 0.24).
 

@@ -16,6 +16,7 @@
 #include "cli/version.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
+#include "planner/explain/json.h"
 #include "planner/explain/summary.h"
 #include "planner/explain/text.h"
 #include "planner/profile/fingerprint.h"
@@ -180,7 +181,11 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
       text = plan_text(*result.plan);
       note(planned_text(*result.plan));
     } else {
-      print(render_text(result, look_of(job.place)));
+      if (read_format(job.flags.format) == Format::json) {
+        print(result_json(result));
+      } else {
+        print(render_text(result, look_of(job.place)));
+      }
     }
   }
   text = measure::broadcast_text(text, world, device);

@@ -20,8 +20,9 @@ namespace {
 
 struct BenchFlags {
   WorldFlags world;
-  std::string model, batch, sequence, micro_batches = "1", steps = "8", warm_up = "4";
-  std::string recompute = "none", precision = "bf16", gradients = "fp32", peak, json;
+  std::string model, global_batch, sequence, micro_batches = "1", steps = "8", warm_up = "4";
+  std::string recompute = "none", precision = "bf16", gradients = "fp32", peak, out;
+  std::string format = "text";
   bool no_capture = false;
 };
 
@@ -124,12 +125,13 @@ Json to_json(const Model& model, const measure::StepTimes& times, double tokens,
 }
 
 int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch) {
-  if (!flags.json.empty()) expect_writable(flags.json, "--json");
+  const Format format = read_format(flags.format);
+  if (!flags.out.empty()) expect_writable(flags.out, "--out");
   measure::StepOptions options;
-  options.batch = *read_count(flags.batch, "--batch");
+  options.batch = *read_count(flags.global_batch, "--global-batch");
   options.micro_batches = static_cast<int>(*read_count(flags.micro_batches, "--micro-batches"));
   options.steps = static_cast<int>(*read_count(flags.steps, "--steps"));
-  options.warm_up = static_cast<int>(*read_count(flags.warm_up, "--warmup"));
+  options.warm_up = static_cast<int>(*read_count(flags.warm_up, "--warmup-steps"));
   options.precision = read_enum(flags.precision, "--precision", kPrecisions);
   options.gradients = read_gradients(flags.gradients, options.precision);
   options.capture = !flags.no_capture;
@@ -139,7 +141,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
     throw Error({.what = fmt::format("{} samples do not make {} equal micro-batches", options.batch,
                                      options.micro_batches),
                  .where = "--micro-batches",
-                 .fix = "choose a divisor of --batch"});
+                 .fix = "choose a divisor of --global-batch"});
   const Model model = read_model(flags.model, read_count(flags.sequence, "--seq").value_or(0));
   models::require_supported(model);
   const Place place = choose_place(flags.world, launch, 1);
@@ -152,9 +154,13 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
     const std::string where =
         fmt::format("{}{} on {}", name_of(options.precision), narrow ? ", gradients too," : "",
                     facts ? facts->name : std::string("the CPU"));
-    if (!flags.json.empty())
-      write_text(flags.json, to_json(model, times, tokens, peak).dump(2) + "\n");
-    print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
+    const Json json = to_json(model, times, tokens, peak);
+    if (!flags.out.empty()) write_text(flags.out, json.dump(2) + "\n");
+    if (format == Format::json) {
+      print(json);
+    } else {
+      print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
+    }
   });
 }
 
@@ -163,27 +169,29 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
 void add_bench(const Verb& app, Run& run) {
   const Verb bench = app.add("bench", "hold this machine against what it could do");
   bench.needs_one_below();
-  bench.footer("\nExample:\n  braid bench step --model configs/models/gpt2.json --batch 32");
+  bench.footer("\nExample:\n  braid bench step --model configs/models/gpt2.json --global-batch 32");
   const auto flags = std::make_shared<BenchFlags>();
   const Verb verb = bench.add("step", "a training step on one device");
   const Options option(verb);
   option("--model", flags->model, "FILE", "a Hugging Face config.json or a Braid model").required();
-  option("--batch", flags->batch, "N", "samples of one step").required();
+  option("--global-batch", flags->global_batch, "N", "samples of one step").required();
   option("--seq", flags->sequence, "N", "tokens of a sample; otherwise the model's own");
   option("--micro-batches", flags->micro_batches, "N", "parts of the batch (default 1)");
   option("--recompute", flags->recompute, "NAME", "none (default), selective or full");
   option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--steps", flags->steps, "N", "that count (default 8)");
-  option("--warmup", flags->warm_up, "N", "before those (default 4)");
+  option("--warmup-steps", flags->warm_up, "N", "before those (default 4)");
   option("--peak", flags->peak, "N", "TFLOP/s of the device; otherwise its data sheet's");
-  option("--json", flags->json, "FILE", "write the numbers as JSON too");
+  option("--format", flags->format, "NAME", "text (default) or json");
+  option("--out", flags->out, "FILE", "write the numbers there, as JSON");
   verb.flag("--no-capture", flags->no_capture,
             "launch every operator of every step, not the steady step at once");
   add_world_flags(option, flags->world, "1");
   verb.footer(
       "\nExample:\n"
-      "  braid bench step --device cuda --model configs/models/gpt2.json --batch 32 --seq 1024");
+      "  braid bench step --device cuda --model configs/models/gpt2.json \\\n"
+      "                   --global-batch 32 --seq 1024");
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(

@@ -33,7 +33,7 @@ std::vector<ReportSource> read_sources(const CalibrateFlags& flags) {
   if (sources.empty())
     throw Error({.what = "there is no run to calibrate with",
                  .where = "--report, --comparison",
-                 .fix = "pass what 'braid train --json' or 'braid compare --out' wrote"});
+                 .fix = "pass what 'braid train --out' or 'braid compare --out' wrote"});
   for (const ReportSource& source : sources)
     if (!(source.report.step > Seconds(0)))
       throw Error({.what = "the run has no step that counts",
@@ -117,7 +117,7 @@ void add_calibrate(const Verb& app, Run& run) {
   const Options option(verb);
   option("--profile", flags->profile, "FILE", "the profile that the plans were made from")
       .required();
-  option("--report", flags->reports, "FILE", "what 'braid train --json' wrote; several");
+  option("--report", flags->reports, "FILE", "what 'braid train --out' wrote; several");
   option("--comparison", flags->comparisons, "FILE", "what 'braid compare --out' wrote; several");
   option("--out", flags->out, "FILE", "the corrected profile to write").required();
   verb.footer(

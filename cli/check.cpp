@@ -116,7 +116,7 @@ void add_check(const Verb& app, Run& run) {
   const auto flags = std::make_shared<CheckFlags>();
   const Verb verb = app.add("check", "is a plan legal, current, and does it fit?");
   const Options option(verb);
-  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
+  option("plan,--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   option("--model", flags->model, "FILE", "the model it should be for");
   option("--cluster", flags->cluster, "FILE", "the cluster it should be for");
   option("--profile", flags->profile, "FILE", "price the plan with this profile");

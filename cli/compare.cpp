@@ -12,6 +12,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/explain/json.h"
 #include "planner/explain/text.h"
 #include "runtime/models/model.h"
 
@@ -28,6 +29,7 @@ struct CompareFlags {
   std::vector<std::string> plans;
   std::string more = "0", steps = "8", warm_up = "2", rounds = "1";
   std::string out, markdown;
+  std::string format = "text";
   bool rerun = false, retry = false;
 };
 
@@ -53,7 +55,7 @@ CompareOptions read_options(const CompareFlags& flags) {
   options.more = read_small(flags.more, "--more", 0);
   options.steps = read_small(flags.steps, "--steps", 1);
   options.rounds = read_small(flags.rounds, "--rounds", 1);
-  options.warm_up = read_small(flags.warm_up, "--warmup", 0);
+  options.warm_up = read_small(flags.warm_up, "--warmup-steps", 0);
   options.out = flags.out;
   options.markdown = flags.markdown;
   options.rerun = flags.rerun;
@@ -64,6 +66,7 @@ CompareOptions read_options(const CompareFlags& flags) {
 }
 
 int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& launch) {
+  const Format format = read_format(flags.format);
   CompareOptions options = read_options(flags);
   // Of several processes the first one alone reads and plans; the others hear from it.
   if (launch && launch->rank > 0) {
@@ -85,13 +88,18 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
   if (prepared.comparison.plans.empty()) {
     SearchResult nothing;
     nothing.infeasible = std::move(prepared.infeasible);
-    if (nothing.infeasible) print(render_text(nothing, look_of(place)));
+    if (nothing.infeasible && format == Format::json) print(result_json(nothing));
+    if (nothing.infeasible && format == Format::text) print(render_text(nothing, look_of(place)));
     return kInfeasible;
   }
   return run_comparison(prepared.comparison, task.profile, place, options, [&] {
     if (!options.markdown.empty())
       write_text(options.markdown, comparison_markdown(prepared.comparison));
-    print(comparison_text(prepared.comparison, look_of(place)));
+    if (format == Format::json) {
+      print(to_json(prepared.comparison));
+    } else {
+      print(comparison_text(prepared.comparison, look_of(place)));
+    }
   });
 }
 
@@ -101,6 +109,7 @@ void add_compare(const Verb& app, Run& run) {
   const auto flags = std::make_shared<CompareFlags>();
   const Verb verb = app.add("compare", "run several plans and hold them against their predictions");
   const Options option(verb);
+  option("plans,--plan", flags->plans, "FILE", "plans to run besides those of --algorithms");
   option("--model", flags->task.model, "FILE", "Hugging Face config.json or Braid model");
   option("--cluster", flags->task.cluster, "FILE", "nodes, devices and links");
   option("--profile", flags->task.profile, "FILE",
@@ -119,9 +128,8 @@ void add_compare(const Verb& app, Run& run) {
       .split_at_commas();
   option("--more", flags->more, "N",
          "and N plans with one strategy for all blocks, of many kinds and speeds (default 0)");
-  option("--plans", flags->plans, "FILE", "and these plans");
   option("--steps", flags->steps, "N", "steps of each plan that count (default 8)");
-  option("--warmup", flags->warm_up, "N", "steps ahead of them (default 2)");
+  option("--warmup-steps", flags->warm_up, "N", "steps ahead of them (default 2)");
   option(
       "--rounds", flags->rounds, "N",
       "go through all plans N times, --steps each time, so that no plan has a slow moment of the "
@@ -130,6 +138,7 @@ void add_compare(const Verb& app, Run& run) {
          "write all results there after every plan; plans that it holds already are not run again");
   verb.flag("--rerun", flags->rerun, "run all plans anew, whatever --out holds");
   verb.flag("--retry", flags->retry, "run plans again that failed or were cut off");
+  option("--format", flags->format, "NAME", "text (default) or json");
   option("--markdown", flags->markdown, "FILE", "write the table there too");
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
   add_world_flags(option, flags->world, "must be the cluster's number of devices");

@@ -71,7 +71,7 @@ class PlanList {
     const auto expect = [&](bool same, const std::string& what) {
       if (same) return;
       throw Error({.what = fmt::format("the plan is for another {}", what),
-                   .where = fmt::format("--plans {}", file.string()),
+                   .where = file.string(),
                    .fix = "leave it out, or compare it with plans of its own task"});
     };
     expect(to_json(plan.model) == to_json(task_.model), "model");

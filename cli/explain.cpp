@@ -72,7 +72,7 @@ void add_explain(const Verb& app, Run& run) {
   const auto flags = std::make_shared<ExplainFlags>();
   const Verb verb = app.add("explain", "show a plan again, or under another question");
   const Options option(verb);
-  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
+  option("plan,--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   option("--seq", flags->sequence, "N", "what if a sample had N tokens?");
   option("--global-batch", flags->global_batch, "N", "what if an iteration had N samples?");
   option("--devices", flags->devices, "N", "what if only the first N devices were there?");

@@ -4,12 +4,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <new>
 
 #include "cli/common.h"
+#include "cli/renamed.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
@@ -69,13 +71,19 @@ Mistake surplus(const std::string& word, const CLI::App& verb, const std::string
           full_name(verb), help};
 }
 
+// The name of an option that may be given without its flag; empty for all others.
+std::string positional_name(const CLI::App& verb, const std::string& name) {
+  const CLI::Option* option = verb.get_option_no_throw(name);
+  return option != nullptr ? option->get_name(/*positional=*/true) : "";
+}
+
 Mistake missing(const std::string& name, const CLI::App& verb, const std::string& help) {
   const std::vector<std::string> verbs = verbs_of(verb);
   if (!verbs.empty())
     return {"no verb is given", full_name(verb), fmt::format("write one of {}", join(verbs, ", "))};
-  if (!name.starts_with("--"))
-    return {fmt::format("no {} is given", name), full_name(verb),
-            fmt::format("write {} {}.json; {}", full_name(verb), name, help)};
+  if (const std::string word = positional_name(verb, name); !word.empty())
+    return {fmt::format("no {} is given", word), full_name(verb),
+            fmt::format("write {} {}.json; {}", full_name(verb), word, help)};
   return {fmt::format("{} is missing", name), full_name(verb),
           fmt::format("add {}; {}", name, help)};
 }
@@ -89,12 +97,9 @@ Mistake mistake_of(const CLI::ParseError& error, const CLI::App& app) {
   if (const auto left = app.remaining(true); !left.empty())
     return surplus(left.front(), verb, help);
   if (error.get_name() == "RequiredError") return missing(name, verb, help);
-  if (error.get_name() == "ArgumentMismatch") {
-    const bool repeated = message.find("received") != std::string::npos;
-    return {fmt::format("{} {}", name, repeated ? "is given more than once" : "has no value"),
-            full_name(verb),
-            fmt::format("{}; {}", repeated ? "keep one of them" : "write a value after it", help)};
-  }
+  if (error.get_name() == "ArgumentMismatch")
+    return {fmt::format("{} has no value", name), full_name(verb),
+            fmt::format("write a value after it; {}", help)};
   if (error.get_name() == "ValidationError")
     return {fmt::format("the value of {} is empty", name), full_name(verb),
             fmt::format("write a value after it, or leave it out; {}", help)};
@@ -123,7 +128,9 @@ int run_program(int argc, char** argv) {
   add_profile(verbs, run);
   add_bench(verbs, run);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = with_present_names({argv + std::min(argc, 1), argv + argc});
+    std::ranges::reverse(words);  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::Success& success) {  // --help and --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {

@@ -21,7 +21,7 @@ namespace {
 
 struct PrimeparFlags {
   TaskFlags task;
-  std::string batch, accumulate, layers, precision, alpha;
+  std::string micro_batch, accumulate, layers, precision, alpha;
   std::string variant = "plus_minus";
   std::string format = "text";
   bool pareto = false;
@@ -53,7 +53,7 @@ int run_primepar(const PrimeparFlags& flags) {
   PrimeparAnswer answer;
   answer.variant = read_enum(flags.variant, "--variant", kVariants);
   answer.alpha = read_alpha(flags.alpha);
-  const auto batch = read_count(flags.batch, "--batch", {1, 1 << 24});
+  const auto micro_batch = read_count(flags.micro_batch, "--micro-batch", {1, 1 << 24});
   const auto accumulate = read_count(flags.accumulate, "--accumulate", {1, 1 << 24});
   const auto layers = read_count(flags.layers, "--layers", {1, 1 << 16});
   const Precision precision = flags.precision.empty()
@@ -66,7 +66,7 @@ int run_primepar(const PrimeparFlags& flags) {
   answer.devices = task.cluster.num_devices();
   answer.task = primepar_task(task.model, flags.task.model);
   answer.task.precision = precision;
-  answer.task.batch = batch.value_or(8);
+  answer.task.batch = micro_batch.value_or(8);
   answer.task.accumulate = accumulate.value_or(1);
   if (layers) answer.task.layers = static_cast<int>(*layers);
 
@@ -103,9 +103,9 @@ void add_primepar(const Verb& app, Run& run) {
       .required();
   option("--cluster", flags->task.cluster, "FILE", "nodes, devices and links").required();
   option("--devices", flags->task.devices, "N", "the cluster's first N devices: 2, 4, … 64");
-  option("--batch", flags->batch, "N", "samples of a micro-batch, over all devices (default 8)");
-  option("--seq,--sequence", flags->task.sequence, "N",
-         "tokens of a sample (default: the model's)");
+  option("--micro-batch", flags->micro_batch, "N",
+         "samples of a micro-batch, over all devices (default 8)");
+  option("--seq", flags->task.sequence, "N", "tokens of a sample (default: the model's)");
   option("--accumulate", flags->accumulate, "N",
          "micro-batches between two reductions of gradients (default 1)");
   option("--layers", flags->layers, "N", "blocks in a row (default: the model's)");
@@ -123,7 +123,7 @@ void add_primepar(const Verb& app, Run& run) {
   verb.footer(
       "\nExample:\n"
       "  braid primepar --model configs/models/opt-175b.json \\\n"
-      "             --cluster configs/clusters/v100-32g-8x4.json --devices 8 --batch 8 \\\n"
+      "             --cluster configs/clusters/v100-32g-8x4.json --devices 8 --micro-batch 8 \\\n"
       "             --precision fp32 --variant paper");
   verb.when_chosen([flags, &run] { run = [flags] { return run_primepar(*flags); }; });
 }

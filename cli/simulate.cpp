@@ -28,7 +28,7 @@ namespace {
 struct SimulateFlags {
   std::string plan, profile, trace;
   std::string format = "text";
-  bool contention = false, memory = false;
+  bool contention = false, allocator = false;
   std::string cards, slowdown;
   std::vector<std::string> stragglers;
 
@@ -104,12 +104,12 @@ EventOptions read_options(const SimulateFlags& flags, const Plan& plan) {
 }
 
 void print_json(Json json, const SimulateFlags& flags, const Plan& plan) {
-  if (flags.memory) json["memory"] = reserved_json(reserved_by_stage(plan), plan);
+  if (flags.allocator) json["memory"] = reserved_json(reserved_by_stage(plan), plan);
   print(json);
 }
 
 void print_end(const SimulateFlags& flags, const Plan& plan, const RenderOptions& look) {
-  if (flags.memory) print('\n' + render_reserved(reserved_by_stage(plan), plan, look));
+  if (flags.allocator) print('\n' + render_reserved(reserved_by_stage(plan), plan, look));
   if (!flags.trace.empty())
     print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
                       printable(flags.trace)));
@@ -170,7 +170,7 @@ void add_simulate(const Verb& app, Run& run) {
   const auto flags = std::make_shared<SimulateFlags>();
   const Verb verb = app.add("simulate", "play a plan's schedule on a clock");
   const Options option(verb);
-  option("plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
+  option("plan,--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   verb.flag("--contention", flags->contention,
             "share links, and play gathers and sums of gradients beside compute");
   option("--straggler", flags->stragglers, "RANK:FACTOR",
@@ -181,7 +181,7 @@ void add_simulate(const Verb& app, Run& run) {
          "factors while both run, with --contention (default 1.1:1.1)");
   option("--network-cards", flags->cards, "N",
          "cards of a node, shared by its devices, with --contention (default: one each)");
-  verb.flag("--memory", flags->memory,
+  verb.flag("--allocator", flags->allocator,
             "replay every stage's tensors on a caching allocator: what it reserves");
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--trace", flags->trace, "FILE", "write a timeline for Perfetto or chrome://tracing");

@@ -35,16 +35,17 @@ train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {
   train::LearningRate rate = train::parse_learning_rate(flags.schedule, "--lr-schedule");
   rate.peak = read_number(flags.rate, "--lr", 0, kLargest);
   rate.minimum = read_number(flags.minimum, "--min-lr", 0, kLargest);
-  rate.warmup_steps = *read_count(flags.warmup, "--warmup", kNatural);
+  rate.warmup_steps = *read_count(flags.warmup, "--lr-warmup", kNatural);
   rate.total_steps = steps;
   const bool decays = rate.kind == train::LearningRateKind::wsd;
   if (!flags.decay.empty() && !decays)
     throw Error({.what = fmt::format("the schedule '{}' has no decay to choose the length of",
                                      flags.schedule),
-                 .where = "--decay",
+                 .where = "--lr-decay",
                  .fix = "leave it out, or choose --lr-schedule wsd"});
-  if (decays) rate.decay_steps = read_count(flags.decay, "--decay", kNatural).value_or(steps / 10);
-  train::check(rate, "--lr, --min-lr, --warmup, --decay, --steps");
+  if (decays)
+    rate.decay_steps = read_count(flags.decay, "--lr-decay", kNatural).value_or(steps / 10);
+  train::check(rate, "--lr, --min-lr, --lr-warmup, --lr-decay, --steps");
   return rate;
 }
 
@@ -79,7 +80,8 @@ train::TrainOptions read_training(const TrainFlags& flags) {
                  .where = "--trace",
                  .fix = "take --steps 2 or more"});
   options.progress.every_steps = read_count(flags.log_every, "--log-every").value_or(0);
-  if (!flags.json.empty()) expect_writable(flags.json, "--json");
+  read_format(flags.format);  // a mistake in it is told before the ranks start
+  if (!flags.out.empty()) expect_writable(flags.out, "--out");
   if (!flags.trace.empty()) expect_writable(flags.trace, "--trace");
   return options;
 }
@@ -115,8 +117,8 @@ void add_training_flags(const Verb& verb, TrainFlags& flags) {
 
   option("--lr", flags.rate, "X", "the learning rate's peak (default 3e-4)");
   option("--lr-schedule", flags.schedule, "NAME", "constant (default), cosine, wsd or wsd:1-sqrt");
-  option("--warmup", flags.warmup, "N", "steps of warm-up (default 0)");
-  option("--decay", flags.decay, "N", "steps of wsd's decay (default a tenth of all)");
+  option("--lr-warmup", flags.warmup, "N", "steps of warm-up (default 0)");
+  option("--lr-decay", flags.decay, "N", "steps of wsd's decay (default a tenth of all)");
   option("--min-lr", flags.minimum, "X", "where the schedule ends (default 0)");
   option("--clip", flags.clip, "X", "limit of the gradient's norm; 0: none (default 1)");
   option("--weight-decay", flags.weight_decay, "X", "AdamW's (default 0.1)");
@@ -127,7 +129,9 @@ void add_training_flags(const Verb& verb, TrainFlags& flags) {
   option("--metrics", flags.metrics, "FOLDER", "write metrics.jsonl and report.json there");
   verb.flag("--tensorboard", flags.tensorboard, "and TensorBoard's event file");
   option("--log-every", flags.log_every, "N", "a line every N steps, besides one every 10 s");
-  option("--json", flags.json, "FILE", "write the closing tables as JSON too");
+  option("--format", flags.format, "NAME",
+         "the closing tables as text (default) or json; with json progress goes to standard error");
+  option("--out", flags.out, "FILE", "write the closing tables there, as JSON");
   option("--trace", flags.trace, "FILE",
          "write a timeline of the last steps, for Perfetto or chrome://tracing");
 }
@@ -136,17 +140,17 @@ void add_train(const Verb& app, Run& run) {
   const auto flags = std::make_shared<TrainFlags>();
   const Verb verb = app.add("train", "run a plan");
   const Options option(verb);
-  option("--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
+  option("plan,--plan", flags->plan, "FILE", "a plan that 'braid plan --out' wrote").required();
   option("--precision", flags->precision, "NAME", "plan (default), fp64, fp32, bf16 or fp8");
   add_training_flags(verb, *flags);
   verb.flag("--dry-run", flags->dry_run,
             "train nothing: play a step without memory, and show what each stage would hold");
   add_world_flags(option, flags->world, "must be the plan's number of devices");
   verb.footer(
-      "\nExamples:\n  braid train --plan plan.json --steps 100 --metrics run1\n"
-      "  mpirun -n 4 braid train --plan plan.json --data text:book.txt\n"
-      "  torchrun --no-python --nproc-per-node 8 braid train --plan plan.json\n"
-      "  braid train --plan plan.json --dry-run");
+      "\nExamples:\n  braid train plan.json --steps 100 --metrics run1\n"
+      "  mpirun -n 4 braid train plan.json --data text:book.txt\n"
+      "  torchrun --no-python --nproc-per-node 8 braid train plan.json\n"
+      "  braid train plan.json --dry-run");
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched([&](const std::optional<comm::Launch>& launch) {

@@ -33,7 +33,7 @@ std::string precision_of(const Plan& plan, train::RunPrecision precision) {
   return {};
 }
 
-void print_headline(const Plan& plan, const Place& place, const train::TrainOptions& options) {
+std::string headline(const Plan& plan, const Place& place, const train::TrainOptions& options) {
   Table table({Align::left, Align::left});
   table.add({"model", fmt::format("{} · {} parameters · sequence {}", printable(plan.model.name),
                                   format_count(static_cast<double>(parameters(plan.model))),
@@ -44,22 +44,30 @@ void print_headline(const Plan& plan, const Place& place, const train::TrainOpti
                                   precision_of(plan, options.precision),
                                   options.device.is_cuda() ? "GPUs" : "CPUs")});
   table.add({"data", printable(options.data->describe())});
-  print(table.text() + "\n");
+  return table.text() + "\n";
 }
 
 void write_json(const TrainFlags& flags, const Json& json) {
-  if (!flags.json.empty()) write_text(flags.json, json.dump(2) + "\n");
+  if (!flags.out.empty()) write_text(flags.out, json.dump(2) + "\n");
+}
+
+void print_report(const RunReport& report, const TrainFlags& flags, const Place& place) {
+  print("\n" + report_text(report, look_of(place), sharing_remark(place)));
+  if (!flags.trace.empty())
+    print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
+                      printable(flags.trace)));
 }
 
 }  // namespace
 
 void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
-  options.progress_to = stdout;
-  options.progress.terminal = !place.launch && is_terminal(stdout);
+  const Format format = read_format(flags.format);
+  options.progress_to = format == Format::json ? stderr : stdout;
+  options.progress.terminal = !place.launch && is_terminal(options.progress_to);
   options.on_start = [&, before = std::move(options.on_start)] {
     if (before) before();
-    print_headline(plan, place, options);
+    if (format == Format::text) print(headline(plan, place, options));
   };
   const train::TrainReport measured = train::train(plan, world, options);
   if (world.rank() > 0) return;
@@ -67,10 +75,11 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
   const Json json = to_json(report);
   write_json(flags, json);
   if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
-  print("\n" + report_text(report, look_of(place), sharing_remark(place)));
-  if (!flags.trace.empty())
-    print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
-                      printable(flags.trace)));
+  if (format == Format::json) {
+    print(json);
+  } else {
+    print_report(report, flags, place);
+  }
 }
 
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
@@ -98,10 +107,15 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
         train::dry_run(plan, rank, {.precision = options.precision, .dropout = options.dropout});
   }
   const std::vector<HeldMemory> stages = train::largest_of_stages(ranks, plan);
-  write_json(flags,
-             {{"format", "braid.dry_run"}, {"version", 1}, {"stages", memory_json(plan, stages)}});
-  print(fmt::format("  {} · {} devices\n\n", shape_line(plan), devices) +
-        memory_text(plan, stages, terminal_options()));
+  const Json json = {
+      {"format", "braid.dry_run"}, {"version", 1}, {"stages", memory_json(plan, stages)}};
+  write_json(flags, json);
+  if (read_format(flags.format) == Format::json) {
+    print(json);
+  } else {
+    print(fmt::format("  {} · {} devices\n\n", shape_line(plan), devices) +
+          memory_text(plan, stages, terminal_options()));
+  }
   return kOk;
 }
 

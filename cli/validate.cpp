@@ -99,7 +99,7 @@ void add_validate(const Verb& app, Run& run) {
   const Verb verb = app.add("validate", "price training runs that others measured and compare");
   const Options option(verb);
   option("runs", flags->runs, "FILE", "measured runs: {\"rows\": [...]}").required();
-  option("--set", flags->sets, "NAME", "only this set of runs (again for more)");
+  option("--set", flags->sets, "NAME", "only this set of runs (again for more)").one_at_a_time();
   option("--worst", flags->worst, "N", "list the N runs that were predicted worst");
   option("--plot", flags->plot, "FILE", "write a scatter plot (SVG)");
   option("--cross-validate", flags->folds, "K",

@@ -7,12 +7,11 @@ namespace braid::cli {
 namespace {
 
 template <class Value>
-Option add_option(CLI::App& app, const char* name, Value& value, const char* type,
-                  const char* text) {
-  return Option(
-      *app.add_option(name, value, text)->type_name(type)->check([](const std::string& given) {
-        return std::string(given.empty() ? "empty" : "");
-      }));
+CLI::Option& add_option(CLI::App& app, const char* name, Value& value, const char* type,
+                        const char* text) {
+  return *app.add_option(name, value, text)->type_name(type)->check([](const std::string& given) {
+    return std::string(given.empty() ? "empty" : "");
+  });
 }
 
 }  // namespace
@@ -31,17 +30,19 @@ void Verb::takes_anything() const { app_->allow_extras(); }
 void Verb::when_chosen(const std::function<void()>& then) const { app_->callback(then); }
 
 Option Option::required() const { return Option(*option_->required()); }
-Option Option::split_at_commas() const { return Option(*option_->delimiter(',')); }
+Option Option::split_at_commas() const {
+  return Option(*option_->delimiter(',')->allow_extra_args(false));
+}
 Option Option::one_at_a_time() const { return Option(*option_->allow_extra_args(false)); }
 
 Option Options::operator()(const char* name, std::string& value, const char* type,
                            const char* text) const {
-  return add_option(*app_, name, value, type, text);
+  return Option(*add_option(*app_, name, value, type, text).take_last());
 }
 
 Option Options::operator()(const char* name, std::vector<std::string>& values, const char* type,
                            const char* text) const {
-  return add_option(*app_, name, values, type, text);
+  return Option(add_option(*app_, name, values, type, text));
 }
 
 }  // namespace braid::cli

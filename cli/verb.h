@@ -34,15 +34,17 @@ class Option {
  public:
   explicit Option(CLI::Option& option) : option_(&option) {}
   Option required() const;
-  Option split_at_commas() const;
-  Option one_at_a_time() const;  // a second value needs the name again
+  Option split_at_commas() const;  // one word holds several values; a second word needs the name
+  Option one_at_a_time() const;    // a second value needs the name again
 
  private:
   CLI::Option* option_;
 };
 
-// Adds options that take a value to one verb. An empty value is refused: an unset variable in a
-// script must not pass for a flag that was left out.
+// Adds options that take a value to one verb: "--seq", "plan" for a word without a name, or
+// "plan,--plan" for both. Of an option that is given twice the last value counts, and all values
+// where it takes a list. An empty value is refused: an unset variable in a script must not pass for
+// a flag that was left out.
 class Options {
  public:
   explicit Options(const Verb& verb) : app_(verb.app_) {}

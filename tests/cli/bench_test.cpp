@@ -33,8 +33,8 @@ class BenchCommand : public testing::Test {
 };
 
 TEST_F(BenchCommand, ShowsTheStepItsLimitAndWhereItGoes) {
-  const Outcome outcome = step({"--batch", "4", "--micro-batches", "2", "--steps", "2", "--warmup",
-                                "1", "--peak", "1", "--json", "step.json"});
+  const Outcome outcome = step({"--global-batch", "4", "--micro-batches", "2", "--steps", "2",
+                                "--warmup-steps", "1", "--peak", "1", "--out", "step.json"});
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   for (const char* words : {"tokens/s", "MFU", "of the limit", "attention, gradient",
                             "linear, weight gradient", "cross-entropy", "adamw", "between them"})
@@ -63,11 +63,11 @@ TEST_F(BenchCommand, TellsMistakes) {
     const char *what, *where;
   };
   const Case cases[] = {
-      {{}, "--batch is missing", "braid bench step"},
-      {{"--batch", "4", "--micro-batches", "3"}, "3 equal micro-batches", "--micro-batches"},
-      {{"--batch", "4", "--recompute", "some"}, "'some'", "--recompute"},
-      {{"--batch", "4", "--ranks", "2"}, "2 ranks", "--ranks"},
-      {{"--batch", "4", "--json", "nowhere/x.json"}, "'nowhere' does not exist", "--json"},
+      {{}, "--global-batch is missing", "braid bench step"},
+      {{"--global-batch", "4", "--micro-batches", "3"}, "3 equal micro-batches", "--micro-batches"},
+      {{"--global-batch", "4", "--recompute", "some"}, "'some'", "--recompute"},
+      {{"--global-batch", "4", "--ranks", "2"}, "2 ranks", "--ranks"},
+      {{"--global-batch", "4", "--out", "nowhere/x.json"}, "'nowhere' does not exist", "--out"},
   };
   for (const Case& c : cases) {
     const Outcome outcome = step(c.flags);

@@ -41,7 +41,7 @@ class CompareCommand : public testing::Test {
                                         "fp32",
                                         "--steps",
                                         "2",
-                                        "--warmup",
+                                        "--warmup-steps",
                                         "1",
                                         "--out",
                                         "results.json"};
@@ -140,12 +140,12 @@ TEST_F(CompareCommand, TakesPlansFromFiles) {
     ASSERT_EQ(planned.exit, 0) << planned.error;
   };
   plan("16");
-  const Outcome outcome = compare({"--algorithms", "tp", "--plans", "plan.json"});
+  const Outcome outcome = compare({"--algorithms", "tp", "--plan", "plan.json"});
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   EXPECT_EQ(results().plans.back().names, std::vector<std::string>{"plan"});
 
   plan("32");
-  const Outcome other = compare({"--algorithms", "tp", "--plans", "plan.json"});
+  const Outcome other = compare({"--algorithms", "tp", "--plan", "plan.json"});
   EXPECT_EQ(other.exit, 2);
   EXPECT_THAT(other.error, HasSubstr("the plan is for another model"));
 }

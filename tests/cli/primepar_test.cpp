@@ -23,7 +23,7 @@ std::vector<std::string> primepar_command(std::vector<std::string> more = {}) {
                                    (configs / "clusters/v100-32g-8x4.json").string(),
                                    "--devices",
                                    "8",
-                                   "--batch",
+                                   "--micro-batch",
                                    "8",
                                    "--precision",
                                    "fp32"};
@@ -90,7 +90,7 @@ TEST(PrimeparCommand, NamesNoStrategyThatAPlanMayNotHold) {
   const Json answer =
       json_of(run_braid({"primepar", "--model", (configs / "models/vit-huge-32.json").string(),
                          "--cluster", (configs / "clusters/a100-80g-8.json").string(), "--devices",
-                         "2", "--batch", "8", "--pareto", "--format", "json"},
+                         "2", "--micro-batch", "8", "--pareto", "--format", "json"},
                         folder.path()));
   ASSERT_FALSE(answer.at("executable_front").empty());
   std::set<std::string> named;

@@ -64,7 +64,7 @@ TEST_F(TrainCommand, LearnsAndWritesMetrics) {
   write_text(folder_ / "book.txt", book);
   const Outcome outcome =
       train({"--steps", "3", "--data", "text:book.txt", "--lr", "1e-3", "--metrics", "run",
-             "--tensorboard", "--log-every", "1", "--json", "report.json"});
+             "--tensorboard", "--log-every", "1", "--out", "report.json"});
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   EXPECT_EQ(outcome.error, "");
   for (const char* words :
@@ -112,14 +112,14 @@ TEST_F(TrainCommand, WritesATraceLikeTheSimulators) {
 TEST_F(TrainCommand, TrainsOnTheBytesOfAFile) {
   write_text(folder_ / "book.txt", std::string(2000, 'a'));
   const Outcome outcome =
-      train({"--steps", "2", "--data", "text:book.txt", "--lr-schedule", "cosine", "--warmup", "1",
-             "--precision", "bf16", "--dropout", "0.1"});
+      train({"--steps", "2", "--data", "text:book.txt", "--lr-schedule", "cosine", "--lr-warmup",
+             "1", "--precision", "bf16", "--dropout", "0.1"});
   EXPECT_EQ(outcome.exit, 0) << outcome.error;
   EXPECT_THAT(outcome.out, HasSubstr("book.txt"));
 }
 
 TEST_F(TrainCommand, DryRunHoldsWhatThePlanSaysOfStates) {
-  const Outcome outcome = train({"--dry-run", "--json", "dry.json"});
+  const Outcome outcome = train({"--dry-run", "--out", "dry.json"});
   ASSERT_EQ(outcome.exit, 0) << outcome.error;
   EXPECT_THAT(outcome.out, HasSubstr("Memory of one device"));
   const Json dry = read_json(folder_ / "dry.json");
@@ -131,8 +131,8 @@ TEST_F(TrainCommand, DryRunHoldsWhatThePlanSaysOfStates) {
 }
 
 TEST_F(TrainCommand, DryRunHoldsWhatARunHolds) {
-  ASSERT_EQ(train({"--dry-run", "--json", "dry.json"}).exit, 0);
-  ASSERT_EQ(train({"--steps", "1", "--json", "run.json"}).exit, 0);
+  ASSERT_EQ(train({"--dry-run", "--out", "dry.json"}).exit, 0);
+  ASSERT_EQ(train({"--steps", "1", "--out", "run.json"}).exit, 0);
   const Json dry = read_json(folder_ / "dry.json").at("stages");
   const Json run = read_json(folder_ / "run.json").at("stages");
   ASSERT_EQ(dry.size(), run.size());
@@ -175,9 +175,9 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
       {"a rate that is no number", {"--lr", "fast"}, {"'fast'", "--lr"}},
       {"a rate of zero", {"--lr", "0"}, {"trains nothing", "--lr"}},
       {"no such schedule", {"--lr-schedule", "cosin"}, {"did you mean 'cosine'", "--lr-schedule"}},
-      {"a decay of no schedule", {"--decay", "5"}, {"no decay", "--decay"}},
+      {"a decay of no schedule", {"--lr-decay", "5"}, {"no decay", "--lr-decay"}},
       {"a warm-up past the end",
-       {"--lr-schedule", "cosine", "--warmup", "200"},
+       {"--lr-schedule", "cosine", "--lr-warmup", "200"},
        {"do not fit into 100 steps"}},
       {"no such precision", {"--precision", "fp7"}, {"'fp7'", "--precision", "fp64"}},
       {"no steps", {"--steps", "0"}, {"out of range", "--steps"}},
@@ -185,7 +185,7 @@ TEST_F(TrainCommand, SaysWhatWhereAndFixOfMistakes) {
       {"no folder for TensorBoard", {"--tensorboard"}, {"--metrics FOLDER"}},
       {"a trace in no folder", {"--trace", "no/trace.json"}, {"does not exist", "--trace"}},
       {"a trace of a lone step", {"--steps", "1", "--trace", "t.json"}, {"--trace", "--steps 2"}},
-      {"a report in no folder", {"--json", "no/report.json"}, {"does not exist", "--json"}},
+      {"a report in no folder", {"--out", "no/report.json"}, {"does not exist", "--out"}},
   };
   for (const Case& c : cases) {
     const Outcome outcome = train(c.flags);
@@ -216,7 +216,7 @@ TEST_F(TrainCommand, RefusesModelsItCannotRunYet) {
 }
 
 TEST_F(TrainCommand, RefusesBrokenPlans) {
-  EXPECT_THAT(run_braid({"train"}, folder_.path()).error, HasSubstr("--plan is missing"));
+  EXPECT_THAT(run_braid({"train"}, folder_.path()).error, HasSubstr("no plan is given"));
   EXPECT_THAT(run_braid({"train", "--plan", "no.json"}, folder_.path()).error,
               HasSubstr("no.json"));
   edit_plan("/stages/0/strategies/0/dp", 3);
