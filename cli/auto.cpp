@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "planner/explain/json.h"
 #include "planner/explain/summary.h"

@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "cli/world.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "runtime/measure/step.h"
 #include "runtime/models/model.h"
@@ -155,12 +156,12 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
         fmt::format("{}{} on {}", name_of(options.precision), narrow ? ", gradients too," : "",
                     facts ? facts->name : std::string("the CPU"));
     const Json json = to_json(model, times, tokens, peak);
-    if (!flags.out.empty()) write_text(flags.out, json.dump(2) + "\n");
     if (format == Format::json) {
       print(json);
     } else {
       print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
     }
+    if (!flags.out.empty()) write_text(flags.out, json.dump(2) + "\n");
   });
 }
 

@@ -9,6 +9,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "planner/explain/calibration.h"
 #include "planner/explain/comparison.h"
@@ -105,7 +106,7 @@ int run_calibrate(const CalibrateFlags& flags) {
                     cases.size() == 1 ? "" : "s"));
   profile.correction = after;
   write_text(flags.out, to_json(profile).dump(1) + "\n");
-  print(fmt::format("The corrected profile is in {}.\n", printable(flags.out)));
+  print(fmt::format("The corrected profile is {}.\n", place_of(flags.out)));
   return kOk;
 }
 

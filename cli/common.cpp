@@ -25,9 +25,13 @@ namespace {
 
 constexpr int kUsualWidth = 100;
 
+// The flag that names standard output as its file; empty if none does.
+std::string flag_on_standard_output;
+
 int terminal_width() {
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
+  if (ioctl(fileno(answer_stream()), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return kUsualWidth;
   return std::clamp<int>(size.ws_col, 60, 160);
 }
 
@@ -101,24 +105,31 @@ Format read_format(const std::string& text) {
   return static_cast<Format>(read_choice(text, "--format", {"text", "json"}));
 }
 
+std::FILE* answer_stream() { return flag_on_standard_output.empty() ? stdout : stderr; }
+
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) != 0; }
 
 RenderOptions terminal_options() {
   const char* no_color = std::getenv("NO_COLOR");
-  const bool color = is_terminal(stdout) && (no_color == nullptr || *no_color == '\0');
+  const bool color = is_terminal(answer_stream()) && (no_color == nullptr || *no_color == '\0');
   return {.color = color, .width = terminal_width()};
 }
 
 void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (!written || std::fflush(stdout) != 0)
+  std::FILE* stream = answer_stream();
+  const bool written = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
+  if (!written || std::fflush(stream) != 0)
     throw Error({.what = fmt::format("cannot write the answer: {}", std::strerror(errno)),
-                 .where = "standard output",
+                 .where = stream == stdout ? "standard output" : "standard error",
                  .fix = "check where it is redirected to"});
 }
 
 void print(const Json& json) {
   print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string place_of(const std::string& file) {
+  return is_standard_output(file) ? "on standard output" : "in " + printable(file);
 }
 
 void note(const std::string& text) { fmt::print(stderr, "braid: {}\n", text); }
@@ -131,6 +142,12 @@ void expect_writable(const std::filesystem::path& file, const std::string& flag)
     mistake.where = fmt::format("{} {}", flag, mistake.where);
     throw Error(std::move(mistake));
   }
+  if (!is_standard_output(file)) return;
+  if (!flag_on_standard_output.empty())
+    throw Error({.what = "two files are to be written to standard output",
+                 .where = fmt::format("{} and {}", flag_on_standard_output, flag),
+                 .fix = "name another file for one of them"});
+  flag_on_standard_output = flag;
 }
 
 LoadedProfile load_profile(const std::filesystem::path& file) {

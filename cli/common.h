@@ -44,16 +44,21 @@ inline constexpr const char* kGradientsHelp =
 enum class Format { text, json };
 Format read_format(const std::string& text);
 
-// Color and width as standard output's terminal has them; NO_COLOR is respected.
+// Where the answer goes: standard output, or standard error if a file flag names standard output.
+std::FILE* answer_stream();
+// Color and width as the answer's terminal has them; NO_COLOR is respected.
 RenderOptions terminal_options();
 bool is_terminal(std::FILE* stream);
-// To standard output; an Error where that fails (a full disk behind a redirection).
+// To the answer's stream; an Error where that fails (a full disk behind a redirection).
 void print(const std::string& text);
 // Bytes of a name that are no UTF-8 become U+FFFD: a file's name may hold any.
 void print(const Json& json);
+// "in plan.json" or "on standard output": where a file flag had its file written.
+std::string place_of(const std::string& file);
 void note(const std::string& text);  // one line on standard error
 
-// Fails before hours of work rather than after: the folder of an output file must exist.
+// Called before the work whose result goes to the file that the flag names. Throws an Error if it
+// cannot be written. A file that is standard output (--out -) sends the answer to standard error.
 void expect_writable(const std::filesystem::path& file, const std::string& flag);
 
 struct LoadedProfile {

@@ -12,6 +12,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/explain/json.h"
 #include "planner/explain/text.h"
 #include "runtime/models/model.h"
@@ -60,7 +61,13 @@ CompareOptions read_options(const CompareFlags& flags) {
   options.markdown = flags.markdown;
   options.rerun = flags.rerun;
   options.retry = flags.retry;
-  if (!flags.out.empty()) expect_writable(flags.out, "--out");
+  if (!flags.out.empty()) {
+    expect_writable(flags.out, "--out");
+    if (!keeps_what_is_written(flags.out))
+      throw Error({.what = "this is no regular file, and results are read from it again",
+                   .where = fmt::format("--out {}", flags.out),
+                   .fix = "name a file on a disk"});
+  }
   if (!flags.markdown.empty()) expect_writable(flags.markdown, "--markdown");
   return options;
 }
@@ -93,13 +100,13 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
     return kInfeasible;
   }
   return run_comparison(prepared.comparison, task.profile, place, options, [&] {
-    if (!options.markdown.empty())
-      write_text(options.markdown, comparison_markdown(prepared.comparison));
     if (format == Format::json) {
       print(to_json(prepared.comparison));
     } else {
       print(comparison_text(prepared.comparison, look_of(place)));
     }
+    if (!options.markdown.empty())
+      write_text(options.markdown, comparison_markdown(prepared.comparison));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "cli/compare.h"
 #include "cli/train.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "runtime/measure/bench.h"
 #include "runtime/measure/machine.h"

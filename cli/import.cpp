@@ -7,6 +7,7 @@
 #include "cli/common.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/profile/galvatron_import.h"
 
@@ -29,8 +30,9 @@ int run_galvatron(const GalvatronFlags& flags) {
   expect_writable(flags.out, "--out");
   const Profile profile = import_galvatron(source);
   write_text(flags.out, to_json(profile).dump(1) + "\n");
-  print(fmt::format("{}: {} layer types, {} bandwidths, {} collectives\n", printable(flags.out),
-                    profile.layers.size(), profile.bandwidths.size(), profile.collectives.size()));
+  print(fmt::format("The profile is {}: {} layer types, {} bandwidths, {} collectives.\n",
+                    place_of(flags.out), profile.layers.size(), profile.bandwidths.size(),
+                    profile.collectives.size()));
   return kOk;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/explain/json.h"
@@ -145,8 +146,6 @@ int run_plan(const PlanFlags& flags) {
   choose_precisions(options, task.profile, flags.precision, flags.gradients);
 
   const SearchResult result = run_search(task, options);
-  if (result.plan && !flags.out.empty()) write_text(flags.out, plan_text(*result.plan));
-
   if (format == Format::json) {
     Json answer = result_json(result);
     if (flags.tree) answer["tree"] = tree_json(result.tree);
@@ -155,8 +154,10 @@ int run_plan(const PlanFlags& flags) {
     const RenderOptions look = terminal_options();
     if (flags.tree) print(render_tree(result.tree, look) + '\n');
     print(render_text(result, look));
-    if (result.plan && !flags.out.empty())
-      print(fmt::format("\nThe plan is in {}.\n", printable(flags.out)));
+  }
+  if (result.plan && !flags.out.empty()) {
+    write_text(flags.out, plan_text(*result.plan));
+    if (format == Format::text) print(fmt::format("\nThe plan is {}.\n", place_of(flags.out)));
   }
   if (result.plan) return kOk;
   return result.infeasible ? kInfeasible : Interrupt::status();

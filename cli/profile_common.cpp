@@ -8,6 +8,7 @@
 
 #include "cli/common.h"
 #include "cli/verb.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "runtime/train/progress.h"
 
@@ -83,7 +84,7 @@ measure::Bench open_bench(comm::Group& world, c10::Device device, const ProfileF
   measure::Journal journal;
   if (world.rank() == 0) {
     facts.push_back({"measures", what});
-    journal = measure::Journal(journal_of(flags.out), facts);
+    if (keeps_what_is_written(flags.out)) journal = measure::Journal(journal_of(flags.out), facts);
     if (journal.size() > 0)
       note(fmt::format("going on from {}, which has {} measurements",
                        printable(journal_of(flags.out)), journal.size()));
@@ -107,12 +108,13 @@ std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
                                     format_percent(profile.noise->worst), profile.noise->worst_name,
                                     profile.noise->measurements)});
   if (bench.skipped() > 0)
-    table.add(
-        {"left out", fmt::format("{} measurements, past --limit {}; the same command goes on "
-                                 "from {}",
-                                 bench.skipped(), flags.limit, printable(journal_of(flags.out)))});
+    table.add({"left out",
+               fmt::format("{} measurements, past --limit {}{}", bench.skipped(), flags.limit,
+                           keeps_what_is_written(flags.out) ? "; the same command goes on from " +
+                                                                  printable(journal_of(flags.out))
+                                                            : std::string())});
   table.add({"took", train::format_duration(took)});
-  table.add({"written", printable(flags.out)});
+  table.add({"written", place_of(flags.out)});
   return table.text();
 }
 

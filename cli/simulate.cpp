@@ -11,6 +11,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/cost/assumptions.h"
@@ -111,8 +112,8 @@ void print_json(Json json, const SimulateFlags& flags, const Plan& plan) {
 void print_end(const SimulateFlags& flags, const Plan& plan, const RenderOptions& look) {
   if (flags.allocator) print('\n' + render_reserved(reserved_by_stage(plan), plan, look));
   if (!flags.trace.empty())
-    print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
-                      printable(flags.trace)));
+    print(fmt::format("\nThe trace is {}; open it in ui.perfetto.dev or chrome://tracing.\n",
+                      place_of(flags.trace)));
 }
 
 int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {

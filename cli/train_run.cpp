@@ -8,6 +8,7 @@
 #include "cli/train.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "planner/explain/summary.h"
 #include "runtime/train/dry_run.h"
@@ -54,8 +55,8 @@ void write_json(const TrainFlags& flags, const Json& json) {
 void print_report(const RunReport& report, const TrainFlags& flags, const Place& place) {
   print("\n" + report_text(report, look_of(place), sharing_remark(place)));
   if (!flags.trace.empty())
-    print(fmt::format("\nThe trace is in {}; open it in ui.perfetto.dev or chrome://tracing.\n",
-                      printable(flags.trace)));
+    print(fmt::format("\nThe trace is {}; open it in ui.perfetto.dev or chrome://tracing.\n",
+                      place_of(flags.trace)));
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void print_report(const RunReport& report, const TrainFlags& flags, const Place&
 void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options) {
   const Format format = read_format(flags.format);
-  options.progress_to = format == Format::json ? stderr : stdout;
+  options.progress_to = format == Format::json ? stderr : answer_stream();
   options.progress.terminal = !place.launch && is_terminal(options.progress_to);
   options.on_start = [&, before = std::move(options.on_start)] {
     if (before) before();
@@ -73,13 +74,13 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
   if (world.rank() > 0) return;
   const RunReport report = train::run_report(plan, measured);
   const Json json = to_json(report);
-  write_json(flags, json);
-  if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
   if (format == Format::json) {
     print(json);
   } else {
     print_report(report, flags, place);
   }
+  if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
+  write_json(flags, json);
 }
 
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,

@@ -9,6 +9,7 @@
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/validate/report.h"
@@ -76,9 +77,12 @@ int run_validate(const ValidateFlags& flags) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const ReserveScore reserves = score_reserves(runs, setups);
-  if (!flags.plot.empty()) write_text(flags.plot, scatter_svg(pricing));
+  const auto write_plot = [&] {
+    if (!flags.plot.empty()) write_text(flags.plot, scatter_svg(pricing));
+  };
   if (format == Format::json) {
     print(scores_json(pricing, reserves));
+    write_plot();
     return kOk;
   }
   const RenderOptions look = terminal_options();
@@ -88,7 +92,8 @@ int run_validate(const ValidateFlags& flags) {
                           : std::string()));
   print(render_scores(pricing, reserves, look));
   if (worst) print('\n' + render_worst(pricing, static_cast<int>(*worst), look));
-  if (!flags.plot.empty()) print(fmt::format("\n  The plot is in {}.\n", printable(flags.plot)));
+  write_plot();
+  if (!flags.plot.empty()) print(fmt::format("\n  The plot is {}.\n", place_of(flags.plot)));
   return kOk;
 }
 

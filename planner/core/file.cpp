@@ -191,6 +191,11 @@ void write_text(const fs::path& file, std::string_view text) {
 
 bool is_standard_output(const fs::path& file) { return standard_stream(file) == STDOUT_FILENO; }
 
+bool keeps_what_is_written(const fs::path& file) {
+  const auto status = status_of(file);
+  return standard_stream(file) < 0 && (!status || S_ISREG(status->st_mode));
+}
+
 void expect_writable(const fs::path& file) {
   const auto status = status_of(file);
   if (status && S_ISFIFO(status->st_mode)) {

@@ -22,6 +22,9 @@ void write_text(const std::filesystem::path& file, std::string_view text);
 // True for "-" and for other names of standard output, such as /dev/stdout.
 bool is_standard_output(const std::filesystem::path& file);
 
+// True for a regular file and for a name that is free: what is written there can be read again.
+bool keeps_what_is_written(const std::filesystem::path& file);
+
 // Throws the Error that writing the file would throw. Called before the work whose result goes
 // there. Opens it as OutputFile does and writes a few blocks, which it removes; a pipe stays
 // unopened, because its reader would see the end of it.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "runtime/parallel/collectives.h"
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "planner/core/file.h"
 #include "tests/cli/program.h"
 
 #include "planner/core/json.h"

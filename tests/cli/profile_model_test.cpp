@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/plan/plan.h"
 #include "planner/profile/profile.h"

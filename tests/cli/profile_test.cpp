@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/profile/profile.h"
 #include "tests/cli/program.h"

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 
 namespace braid {

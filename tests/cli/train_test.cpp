@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/explain/run_report.h"
 #include "tests/cli/program.h"

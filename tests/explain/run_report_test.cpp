@@ -1,6 +1,7 @@
 // The file braid.train_report: that it comes back as it was, and what is said of broken ones.
 
 #include "planner/explain/run_report.h"
+#include "planner/core/file.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

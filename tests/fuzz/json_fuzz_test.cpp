@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/cost/make_cost_model.h"
 #include "planner/plan/plan.h"

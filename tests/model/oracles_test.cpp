@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/model/model.h"
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/plan/prediction_fields.h"
 #include "tests/plan/sample_plan.h"

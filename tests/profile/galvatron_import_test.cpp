@@ -1,6 +1,7 @@
 // Galvatron's profile files, a tiny set of them, with every figure worked out by hand.
 
 #include "planner/profile/galvatron_import.h"
+#include "planner/core/file.h"
 
 #include <gtest/gtest.h>
 
