@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 #include "cli/profile_common.h"
 #include "cli/train.h"
 #include "cli/verb.h"
@@ -23,7 +24,9 @@
 #include "planner/profile/fingerprint.h"
 #include "planner/search/search.h"
 #include "runtime/measure/machine.h"
+#include "runtime/measure/stopped.h"
 #include "runtime/models/model.h"
+#include "runtime/parallel/collectives.h"
 #include "runtime/train/progress.h"
 
 namespace braid::cli {
@@ -168,7 +171,8 @@ std::string planned_text(const Plan& plan) {
                      format_bytes(fullest.budget));
 }
 
-// Rank 0 searches. Nothing where no plan fits, which it tells.
+// Rank 0 searches. Nothing where no plan fits, which it tells. Throws Stopped on all ranks where a
+// signal came to one.
 std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm::Group& world,
                               c10::Device device) {
   std::string text;
@@ -176,12 +180,13 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
     const Profile& profile = loaded.profile;
     SearchOptions options = job.search;
     options.gradient_precision = profile.gradient_precision;
+    options.stop = &Interrupt::flag();
     SearchResult result = search(job.model, *profile.cluster, &profile, options);
     if (result.plan) {
       result.plan->profile = loaded.reference;
       text = plan_text(*result.plan);
       note(planned_text(*result.plan));
-    } else {
+    } else if (result.infeasible) {
       if (read_format(job.flags.format) == Format::json) {
         print(result_json(result));
       } else {
@@ -190,29 +195,26 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
     }
   }
   text = measure::broadcast_text(text, world, device);
+  const auto signals = parallel::gather_words(Interrupt::signal(), world, device, "signals");
+  if (const std::int64_t signal = std::ranges::max(signals); signal != 0)
+    throw measure::Stopped(static_cast<int>(signal),
+                           fmt::format("what was measured is in {}", loaded.reference.file));
   if (text.empty()) return std::nullopt;
   return plan_from_json(parse_json(text, "plan of rank 0"), "plan of rank 0");
 }
 
 int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
   const Job job = read_job(flags, launch);
-  std::atomic<int> status = kOk;
-  return run_world(
-      job.place,
-      [&](comm::Group& world, c10::Device device) {
-        const LoadedProfile profile = measured_profile(job, world, device);
-        const std::optional<Plan> plan = find_plan(job, profile, world, device);
-        if (!plan) {
-          status = kInfeasible;
-          return;
-        }
-        train::TrainOptions mine = job.training;
-        mine.device = device;
-        if (!mine.metrics.empty())
-          mine.on_start = [&] { write_text(mine.metrics / "plan.json", plan_text(*plan)); };
-        train_as(world, *plan, job.flags, job.place, mine);
-      },
-      &status);
+  return run_world(job.place, [&](comm::Group& world, c10::Device device) {
+    const LoadedProfile profile = measured_profile(job, world, device);
+    const std::optional<Plan> plan = find_plan(job, profile, world, device);
+    if (!plan) return kInfeasible;
+    train::TrainOptions mine = job.training;
+    mine.device = device;
+    if (!mine.metrics.empty())
+      mine.on_start = [&] { write_text(mine.metrics / "plan.json", plan_text(*plan)); };
+    return train_as(world, *plan, job.flags, job.place, mine);
+  });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "cli/world.h"
@@ -136,6 +137,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
   options.precision = read_enum(flags.precision, "--precision", kPrecisions);
   options.gradients = read_gradients(flags.gradients, options.precision);
   options.capture = !flags.no_capture;
+  options.stop_signal = &Interrupt::signal;
   constexpr Recompute kChoices[] = {Recompute::none, Recompute::selective, Recompute::full};
   options.recompute = read_enum(flags.recompute, "--recompute", kChoices);
   if (options.batch % options.micro_batches != 0)
@@ -162,6 +164,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
       print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
     }
     if (!flags.out.empty()) write_text(flags.out, json.dump(2) + "\n");
+    return kOk;
   });
 }
 

@@ -1,12 +1,12 @@
 // The plans of `braid compare` at work, one after the other in one world.
 
-#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <set>
 
 #include "cli/compare.h"
+#include "cli/interrupt.h"
 #include "cli/train.h"
 #include "planner/core/error.h"
 #include "planner/core/file.h"
@@ -47,11 +47,8 @@ struct Result {
 // Whether any rank has something to complain of. Ranks that did not come through the same
 // operations find no agreement: all end.
 bool any_failed(bool mine, comm::Group& world, c10::Device device) {
-  at::Tensor word = at::empty({1}, at::kLong);
-  *word.data_ptr<std::int64_t>() = mine ? 1 : 0;
-  word = parallel::all_gather(word.to(device), world, "did the plan run").to(at::kCPU);
-  const auto* words = word.data_ptr<std::int64_t>();
-  return std::any_of(words, words + world.size(), [](std::int64_t w) { return w != 0; });
+  const auto words = parallel::gather_words(mine ? 1 : 0, world, device, "did the plan run");
+  return std::ranges::any_of(words, [](std::int64_t word) { return word != 0; });
 }
 
 Result run_one(const Plan& plan, int recorded, const CompareOptions& options, comm::Group& world,
@@ -63,6 +60,7 @@ Result run_one(const Plan& plan, int recorded, const CompareOptions& options, co
   settings.learning_rate.peak = kRate;
   settings.learning_rate.total_steps = settings.steps;
   settings.device = device;
+  settings.stop_signal = &Interrupt::signal;
   settings.data = open_data("synthetic", plan.model, kSeed);
   ops::release_cached(device);
   ops::reset_peak(device);
@@ -136,6 +134,12 @@ class Ledger {
                      format_seconds(compared.plan.prediction.iteration), outcome));
   }
 
+  // A signal ended it early: the next comparison runs it.
+  void forget(std::size_t number) {
+    row(number).error.clear();
+    write();
+  }
+
   void write() const {
     if (!options_.out.empty()) write_text(options_.out, to_json(comparison_).dump(1) + "\n");
   }
@@ -151,6 +155,16 @@ class Ledger {
   const CompareOptions& options_;
   std::vector<std::size_t> open_;  // indices of plans, one for each round that they have not run
 };
+
+}  // namespace
+
+namespace {
+
+std::string stop_text(int signal, std::size_t done, std::size_t runs,
+                      const CompareOptions& options) {
+  const std::string after = options.out.empty() ? "" : "; the same command goes on with the others";
+  return fmt::format("stopped by {} after {} of {} runs{}", signal_name(signal), done, runs, after);
+}
 
 }  // namespace
 
@@ -173,18 +187,26 @@ int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& p
     const std::vector<Plan> plans = plans_from_text(measure::broadcast_text(mine, world, device));
     std::set<std::string> failed;
     std::set<std::string> seen;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
+    int stopped_by = 0;
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < plans.size() && stopped_by == 0; ++i) {
       const std::string key = layout_key(plans[i]);
       if (failed.contains(key)) continue;
       if (first) ledger.begin(i);
       const Result result =
           run_one(plans[i], seen.insert(key).second ? kRecorded : 0, options, world, device);
       if (!result.error.empty()) failed.insert(key);
-      if (first) ledger.end(i, result);
+      stopped_by = result.report.stopped_by;
+      if (first && stopped_by == 0) ledger.end(i, result);
+      if (first && stopped_by != 0) ledger.forget(i);
+      if (stopped_by == 0) ++done;
     }
-    if (!first) return;
+    const int status = stopped_by == 0 ? kOk : signal_status(stopped_by);
+    if (!first) return status;
     ledger.write();
     finish();
+    if (stopped_by != 0) note(stop_text(stopped_by, done, plans.size(), options));
+    return status;
   });
 }
 

@@ -2,6 +2,7 @@
 // SIGINT (Ctrl-C) and SIGTERM (a batch system's time limit) as a request to end early.
 
 #include <atomic>
+#include <string>
 
 namespace braid::cli {
 
@@ -12,7 +13,8 @@ namespace braid::cli {
 // restores the actions that it found. Create it before other threads start.
 class Interrupt {
  public:
-  Interrupt();
+  // `notice`: a line for standard error when the first signal comes, of static storage; null: none.
+  explicit Interrupt(const char* notice = nullptr);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -20,8 +22,12 @@ class Interrupt {
   static bool requested() { return flag().load(std::memory_order_relaxed); }
   static const std::atomic<bool>& flag();  // for libraries that poll
   static int signal();                     // SIGINT or SIGTERM, the first that came; 0 before one
-  // Exit status of a verb that a signal ended: 128 + signal, as shells show it.
-  static int status();
+  static int status();                     // of a verb that it ended
 };
+
+// "SIGTERM"; the number where it has no name here.
+std::string signal_name(int signal);
+// Exit status of a program that a signal ended, as shells show it.
+constexpr int signal_status(int signal) { return 128 + signal; }
 
 }  // namespace braid::cli

@@ -64,6 +64,7 @@ int run_hardware(const HardwareFlags& flags, const std::optional<comm::Launch>& 
   read_count(flags.common.limit, "--limit");  // a mistake in it is told before the ranks start
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     measure_as(world, device, flags, place, options);
+    return kOk;
   });
 }
 

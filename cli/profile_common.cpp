@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 #include "cli/verb.h"
 #include "planner/core/file.h"
 #include "planner/core/text.h"
@@ -80,6 +81,7 @@ measure::Bench open_bench(comm::Group& world, c10::Device device, const ProfileF
   measure::BenchOptions options;
   if (const auto limit = read_count(flags.limit, "--limit"))
     options.limit = std::chrono::seconds(*limit);
+  options.stop_signal = &Interrupt::signal;
   const bool terminal = !place.launch && is_terminal(stderr);
   measure::Journal journal;
   if (world.rank() == 0) {

@@ -96,7 +96,7 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
     measure::ModelCost cost;
     const Profile profile = profile_model(bench, hardware, model, machine, options, cost);
     finish_bench(bench, flags.common, profile);
-    if (world.rank() > 0) return;
+    if (world.rank() > 0) return kOk;
     const Seconds took(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     const RenderOptions look = look_of(place);
@@ -104,6 +104,7 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
     const std::string found = hardware ? "" : hardware_text(profile, look) + "\n";
     print(found + layers_text(profile, cost) + "\n" +
           closing_text(bench, flags.common, profile, took));
+    return kOk;
   });
 }
 

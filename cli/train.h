@@ -35,9 +35,9 @@ std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const
 // Runs all ranks of a plan, or the one that this process is. Rank 0 prints. May end the process.
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
               train::TrainOptions options);
-// One rank of it.
-void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
-              train::TrainOptions options);
+// One rank of it; its exit status.
+int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
+             train::TrainOptions options);
 int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions& options);
 
 // Predicted against measured. `remark` stands below the terms of a step.

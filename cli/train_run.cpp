@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 #include "cli/train.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
@@ -61,8 +62,9 @@ void print_report(const RunReport& report, const TrainFlags& flags, const Place&
 
 }  // namespace
 
-void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
-              train::TrainOptions options) {
+int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
+             train::TrainOptions options) {
+  options.stop_signal = &Interrupt::signal;
   const Format format = read_format(flags.format);
   options.progress_to = format == Format::json ? stderr : answer_stream();
   options.progress.terminal = !place.launch && is_terminal(options.progress_to);
@@ -71,8 +73,14 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
     if (format == Format::text) print(headline(plan, place, options));
   };
   const train::TrainReport measured = train::train(plan, world, options);
-  if (world.rank() > 0) return;
-  const RunReport report = train::run_report(plan, measured);
+  const int status = measured.stopped_by == 0 ? kOk : signal_status(measured.stopped_by);
+  if (world.rank() > 0) return status;
+  RunReport report = train::run_report(plan, measured);
+  if (measured.stopped_by != 0) {
+    report.stopped_by = signal_name(measured.stopped_by);
+    fmt::print(options.progress_to, "\nStopped after step {} of {} by {}.\n", measured.steps.size(),
+               options.steps, report.stopped_by);
+  }
   const Json json = to_json(report);
   if (format == Format::json) {
     print(json);
@@ -81,6 +89,7 @@ void train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, con
   }
   if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
   write_json(flags, json);
+  return status;
 }
 
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
@@ -88,7 +97,7 @@ int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     train::TrainOptions mine = options;
     mine.device = device;
-    train_as(world, plan, flags, place, std::move(mine));
+    return train_as(world, plan, flags, place, std::move(mine));
   });
 }
 

@@ -9,13 +9,17 @@
 #include <cstdlib>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "cli/common.h"
+#include "cli/interrupt.h"
 #include "cli/verb.h"
 #include "planner/core/error.h"
+#include "planner/core/text.h"
 #include "runtime/comm/in_process.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
+#include "runtime/measure/stopped.h"
 #include "runtime/ops/linear.h"
 
 namespace braid::cli {
@@ -138,6 +142,18 @@ int processes_here(const comm::Launch& launch) {
   comm::mpi_abort(status);
 }
 
+int run_rank(const RankWork& work, comm::Group& world, c10::Device device) {
+  try {
+    return work(world, device);
+  } catch (const measure::Stopped& stopped) {
+    const std::string kept = stopped.what();
+    if (world.rank() == 0)
+      note(fmt::format("stopped by {}{}{}", signal_name(stopped.signal()), kept.empty() ? "" : ": ",
+                       printable(kept)));
+    return signal_status(stopped.signal());
+  }
+}
+
 }  // namespace
 
 void add_world_flags(const Options& option, WorldFlags& flags, const char* ranks) {
@@ -176,34 +192,42 @@ Place choose_place(const WorldFlags& flags, const std::optional<comm::Launch>& l
   return place;
 }
 
-int run_world(const Place& place, const RankWork& work, const std::atomic<int>* status) {
-  const auto outcome = [&] { return status == nullptr ? kOk : status->load(); };
+int run_world(const Place& place, const RankWork& work) {
+  const Interrupt interrupt(
+      place.first() ? "braid: ending after what is under way; a second Ctrl-C ends at once\n"
+                    : nullptr);
   switch (place.backend) {
     case BackendKind::in_process: {
       share_cores(place.ranks);
       keep_freed_memory();
+      std::vector<int> statuses(static_cast<std::size_t>(place.ranks));
       comm::run_in_process(
-          place.ranks, [&](comm::Group& world) { work(world, c10::kCPU); }, place.timeout);
-      return outcome();
+          place.ranks,
+          [&](comm::Group& world) {
+            statuses[static_cast<std::size_t>(world.rank())] = run_rank(work, world, c10::kCPU);
+          },
+          place.timeout);
+      return std::ranges::max(statuses);
     }
     case BackendKind::mpi: {
       share_cores(processes_here(*place.launch));
       keep_freed_memory();
+      int status = kOk;
       {
         const auto world = comm::mpi_world(place.timeout);
-        work(*world, c10::kCPU);
+        status = run_rank(work, *world, c10::kCPU);
       }
       comm::mpi_finalize();
-      leave(outcome());
+      leave(status);
     }
     case BackendKind::nccl: {
       use_many_queues();
       if (comm::ranks_share_gpus()) ops::share_processors();
       const comm::Launch launch = place.launch.value_or(comm::Launch{});
       const auto world = comm::nccl_world(launch, place.timeout);
-      work(*world, c10::kCUDA);  // the one nccl_world makes current
+      const int status = run_rank(work, *world, c10::kCUDA);  // the one nccl_world makes current
       world->barrier("the end");
-      leave(outcome());
+      leave(status);
     }
   }
   internal_failure("unknown backend", std::source_location::current());

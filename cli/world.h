@@ -3,7 +3,6 @@
 
 #include <c10/core/Device.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -38,9 +37,10 @@ int asked_ranks(const WorldFlags& flags, const std::optional<comm::Launch>& laun
 Place choose_place(const WorldFlags& flags, const std::optional<comm::Launch>& launch, int ranks);
 
 // Calls `work` on every rank of the world, or on the one that this process is. May end the process.
-// The exit status is what `status` holds by then; nothing: kOk.
-using RankWork = std::function<void(comm::Group& world, c10::Device device)>;
-int run_world(const Place& place, const RankWork& work, const std::atomic<int>* status = nullptr);
+// The exit status is the highest that a rank returns. SIGINT and SIGTERM only ask the work to end
+// (cli/interrupt.h); measure::Stopped becomes a line of rank 0's and the signal's status.
+using RankWork = std::function<int(comm::Group& world, c10::Device device)>;
+int run_world(const Place& place, const RankWork& work);
 
 // Calls `work` with what the launcher says. Where one process of several throws, all end.
 using LaunchedWork = std::function<int(const std::optional<comm::Launch>& launch)>;

@@ -118,6 +118,7 @@ Json to_json(const RunReport& report) {
   json["planned_step_seconds"] = write(report.plan.prediction.iteration);
   json["mfu"] = report.mfu ? Json(*report.mfu) : Json();
   json["losses"] = report.losses;
+  if (!report.stopped_by.empty()) json["stopped_by"] = report.stopped_by;
   json["stages"] = Json::array();
   for (std::size_t stage = 0; stage < report.stages.size(); ++stage) {
     Json one = memory_json(report.plan, stage, report.stages[stage].held);
@@ -140,6 +141,7 @@ RunReport report_from_json(const Json& json, const std::string& source) {
   object.number("planned_step_seconds");
   if (const JsonValue mfu = object.at("mfu"); !mfu.raw().is_null()) report.mfu = mfu.number();
   for (const JsonValue& loss : object.array("losses")) report.losses.push_back(loss.number());
+  if (object.has("stopped_by")) report.stopped_by = object.string("stopped_by");
   const std::vector<JsonValue> stages = object.array("stages");
   if (std::ssize(stages) != report.plan.shape.stages)
     object.fail(fmt::format("{} stages of a plan of {}", stages.size(), report.plan.shape.stages),

@@ -26,6 +26,7 @@ struct RunReport {
   std::optional<double> mfu;   // where the devices' peak is known
   std::vector<double> losses;  // by step
   std::vector<StageReport> stages;
+  std::string stopped_by = {};  // the signal that ended the run early ("SIGTERM"); empty: none
 };
 
 // A plan that was never priced has nothing to compare with.

@@ -2,11 +2,13 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "planner/core/error.h"
+#include "runtime/measure/stopped.h"
 #include "runtime/ops/device.h"
 #include "runtime/parallel/collectives.h"
 
@@ -78,6 +80,16 @@ bool Bench::out_of_time() {
   return mean_over_ranks({first() ? late : 0})[0] > 0;
 }
 
+void Bench::stop() {
+  const auto signals = parallel::gather_words(options_.stop_signal ? options_.stop_signal() : 0,
+                                              world_, device_, "signals");
+  throw Stopped(static_cast<int>(std::ranges::max(signals)),
+                journal_.file().empty()
+                    ? ""
+                    : fmt::format("{} has {} measurements; the same command goes on from there",
+                                  journal_.file().string(), journal_.size()));
+}
+
 std::optional<std::vector<double>> Bench::run(const std::string& key,
                                               const std::function<std::vector<double>()>& work) {
   progress_.name = key;
@@ -92,11 +104,15 @@ std::optional<std::vector<double>> Bench::run(const std::string& key,
     spread_ = 0;
     std::vector<double> values = work();
     values.push_back(spread_);
+    values.push_back(options_.stop_signal && options_.stop_signal() != 0 ? 1 : 0);
     values = mean_over_ranks(values);
+    const bool stops = values.back() > 0;
+    values.pop_back();
     const double spread = values.back();
     values.pop_back();
     finding = Finding{std::move(values), spread};
     journal_.add(key, *finding);
+    if (stops) stop();
   }
   spreads_.emplace_back(finding->spread, key);
   return finding->values;

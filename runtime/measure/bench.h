@@ -34,6 +34,8 @@ struct BenchOptions {
   double enough_seconds = 0.15;                              // of repetitions
   std::optional<std::chrono::seconds> limit = std::nullopt;  // of the whole run
   std::function<void(const BenchProgress&)> progress = {};   // on rank 0
+  // The signal that asks this rank to end after the measurement under way; 0: none. Empty: never.
+  std::function<int()> stop_signal = {};
 };
 
 class Bench {
@@ -50,7 +52,8 @@ class Bench {
 
   // One measurement: what the journal has, or what `work` finds now, the mean over all ranks.
   // Nothing when the time limit has passed. Every rank returns the same. Collective; `work` may
-  // call time() and every collective operation.
+  // call time() and every collective operation. Throws Stopped when a rank was asked to end; the
+  // measurement is in the journal by then.
   std::optional<std::vector<double>> run(const std::string& key,
                                          const std::function<std::vector<double>()>& work);
 
@@ -66,6 +69,7 @@ class Bench {
 
  private:
   bool out_of_time();
+  [[noreturn]] void stop();
   std::vector<double> mean_over_ranks(const std::vector<double>& mine);
 
   comm::Group& world_;

@@ -31,6 +31,7 @@ class Journal {
   std::optional<Finding> find(const std::string& key) const;
   void add(const std::string& key, const Finding& finding);  // throws Error where writing fails
   std::size_t size() const { return findings_.size(); }
+  const std::filesystem::path& file() const { return file_; }  // empty: none
   // The run is complete: the file goes.
   void remove();
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "runtime/measure/bench.h"
+#include "runtime/measure/stopped.h"
 #include "runtime/ops/attention.h"
 #include "runtime/ops/random.h"
 #include "runtime/ops/timed.h"
@@ -167,6 +169,12 @@ std::vector<OperatorTime> by_operator(const std::vector<ops::TimedRange>& ranges
   return sorted;
 }
 
+std::string steps_text(const std::vector<double>& seconds, int planned) {
+  if (seconds.empty()) return "no step that counts was done";
+  return fmt::format("{} of {} steps were done, with a median of {:.1f} ms", seconds.size(),
+                     planned, robust(seconds).seconds * 1e3);
+}
+
 }  // namespace
 
 StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
@@ -180,7 +188,11 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
   {
     train::Worker worker(plan_of(model, options), world, settings, random_samples(model));
     std::int64_t number = 0;
+    std::vector<double> seconds;
+    seconds.reserve(static_cast<std::size_t>(options.steps));
     const auto step = [&] {
+      if (const int signal = options.stop_signal ? options.stop_signal() : 0; signal != 0)
+        throw Stopped(signal, steps_text(seconds, options.steps));
       const auto begin = Clock::now();
       times.losses.push_back(worker.step(number++, 1e-4).loss);
       ops::synchronise(device);
@@ -189,13 +201,11 @@ StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
     // The peak of all steps: replayed ones take no memory anew.
     ops::reset_peak(device);
     for (int i = 0; i < options.warm_up; ++i) step();
-    std::vector<double> seconds;
-    seconds.reserve(static_cast<std::size_t>(options.steps));
     for (int i = 0; i < options.steps; ++i) seconds.push_back(step());
     times.peak = ops::peak_allocated(device);
     times.fastest = *std::ranges::min_element(seconds);
     times.slowest = *std::ranges::max_element(seconds);
-    times.seconds = robust(std::move(seconds)).seconds;
+    times.seconds = robust(seconds).seconds;
     // Marks between operators cost time themselves, so that these steps are others than those
     // above.
     ops::Timings timings(device);

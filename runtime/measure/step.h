@@ -2,6 +2,7 @@
 // One training step on one device: how long it takes, what it holds, where the time goes, and what
 // its matrix products, its attention and its optimizer would take by themselves.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct StepOptions {
   int warm_up = 4;
   int steps = 8;
   bool capture = true;  // see train::WorkerOptions
+  // The signal that asks for the end after the step under way; 0: none. Empty: never.
+  std::function<int()> stop_signal = {};
 };
 
 // One operator's part of a step.
@@ -48,7 +51,8 @@ struct StepTimes {
   StepLimit limit;
 };
 
-// Trains on random tokens or images. The world has one rank.
+// Trains on random tokens or images. The world has one rank. Throws Stopped when it was asked to
+// end.
 StepTimes time_step(const Model& model, comm::Group& world, at::Device device,
                     const StepOptions& options);
 

@@ -136,4 +136,13 @@ at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view 
   return out;
 }
 
+std::vector<std::int64_t> gather_words(std::int64_t mine, comm::Group& group, at::Device device,
+                                       std::string_view name) {
+  at::Tensor word = at::empty({1}, at::kLong);
+  *word.data_ptr<std::int64_t>() = mine;
+  const at::Tensor all = all_gather(word.to(device), group, name).to(at::kCPU);
+  const auto* words = all.data_ptr<std::int64_t>();
+  return {words, words + group.size()};
+}
+
 }  // namespace braid::parallel

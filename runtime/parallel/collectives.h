@@ -63,4 +63,8 @@ at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view 
                       std::span<const std::int64_t> from_each = {},
                       CommKind kind = CommKind::other);
 
+// Each rank's word, in the order of ranks. `device`: whose memory the group communicates.
+std::vector<std::int64_t> gather_words(std::int64_t mine, comm::Group& group, at::Device device,
+                                       std::string_view name);
+
 }  // namespace braid::parallel

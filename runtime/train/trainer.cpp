@@ -1,7 +1,6 @@
 #include "runtime/train/trainer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -69,13 +68,8 @@ std::string who_differs(std::span<const int> ranks) {
 
 void expect_agreement(const Plan& plan, const TrainOptions& options, comm::Group& world) {
   for (const Identity& identity : identities(plan, options)) {
-    at::Tensor mine = at::empty({1}, at::kLong);
-    *mine.data_ptr<std::int64_t>() = word_of(identity.text);
-    const at::Tensor all = parallel::all_gather(mine.to(options.device), world,
-                                                fmt::format("compare {}", identity.what))
-                               .to(at::kCPU);
-    const std::vector<int> odd =
-        odd_ranks({all.data_ptr<std::int64_t>(), static_cast<std::size_t>(world.size())});
+    const std::vector<int> odd = odd_ranks(parallel::gather_words(
+        word_of(identity.text), world, options.device, fmt::format("compare {}", identity.what)));
     if (odd.empty()) continue;
     throw Error({.what = fmt::format("not the same {} on all {} ranks: {}", identity.what,
                                      world.size(), who_differs(odd)),
@@ -97,10 +91,44 @@ std::optional<FlopsPerSecond> device_peak(const Plan& plan, const parallel::Nume
   return cluster_peak(plan.cluster, precision) / static_cast<double>(plan.cluster.num_devices());
 }
 
-std::int64_t recorded_steps(const TrainOptions& options) {
-  const std::int64_t others = options.steps - 1;
-  if (others < 1) return 0;
-  return std::min(options.recorded_steps, std::max<std::int64_t>(1, others / 2));
+// Which steps are recorded (TrainOptions::recorded_steps), and their records.
+class Recording {
+ public:
+  explicit Recording(const TrainOptions& options)
+      : device_(options.device), last_(planned(options)), first_last_(options.steps - last_) {}
+
+  // Null: this step is not recorded. Asked once for each step, in their order.
+  parallel::Recorder* of_step(std::int64_t step) {
+    if (step >= first_last_) {
+      if (taken_++ == 0) recorder_.emplace(device_);
+      return &*recorder_;
+    }
+    if (step != 1 || last_ == 0) return nullptr;
+    return &recorder_.emplace(device_);
+  }
+  std::int64_t last_steps() const { return taken_; }  // recorded ones at the end of the run
+  std::vector<parallel::StepRecord> records() {
+    return recorder_ ? recorder_->steps() : std::vector<parallel::StepRecord>{};
+  }
+
+ private:
+  static std::int64_t planned(const TrainOptions& options) {
+    const std::int64_t others = options.steps - 1;
+    if (others < 1) return 0;
+    return std::min(options.recorded_steps, std::max<std::int64_t>(1, others / 2));
+  }
+
+  at::Device device_;
+  std::int64_t last_, first_last_;  // steps at the end to record, and the first of them
+  std::int64_t taken_ = 0;
+  std::optional<parallel::Recorder> recorder_;
+};
+
+// After a step in which some rank was asked to stop: the highest signal of all ranks.
+int agreed_signal(const TrainOptions& options, comm::Group& world) {
+  const std::vector<std::int64_t> signals = parallel::gather_words(
+      options.stop_signal ? options.stop_signal() : 0, world, options.device, "signals");
+  return static_cast<int>(std::ranges::max(signals));
 }
 
 // Of the steps that count: neither the first nor recorded, or the best that there is.
@@ -183,6 +211,7 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   settings.clip = options.clip;
   settings.model.dropout = options.dropout;
   settings.capture = options.capture;
+  if (options.stop_signal) settings.stop = [&] { return options.stop_signal() != 0; };
   Worker worker(plan, world, settings,
                 sample_source(plan.model, options.data, objective_options(options)));
 
@@ -196,17 +225,16 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   const int devices = plan.cluster.num_devices();
   const std::optional<FlopsPerSecond> peak = device_peak(plan, numerics);
   TrainReport report;
-  const std::int64_t recorded = recorded_steps(options);
-  parallel::Recorder recorder(options.device);
+  Recording recording(options);
   std::optional<Bytes> allocated;
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    const bool records = step >= options.steps - recorded;
-    if (records) world.barrier("recorded step");  // one clock for all ranks
+  for (std::int64_t step = 0; step < options.steps && report.stopped_by == 0; ++step) {
+    parallel::Recorder* recorder = recording.of_step(step);
+    if (recorder != nullptr) world.barrier("recorded step");  // one clock for all ranks
     const auto begin = std::chrono::steady_clock::now();
     const double rate = options.learning_rate.at(step);
-    if (records) recorder.begin_step();
+    if (recorder != nullptr) recorder->begin_step();
     const StepResult result = worker.step(step, rate);
-    if (records) recorder.end_step();
+    if (recorder != nullptr) recorder->end_step();
     const Seconds seconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     report.steps.push_back(seconds);
@@ -222,12 +250,14 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
               .launch = result.launch,
               .mfu = model_flops_utilisation(step_flops, seconds, devices, peak),
               .allocated = allocated});
+    if (result.stopping && step + 1 < options.steps)
+      report.stopped_by = agreed_signal(options, world);
   }
-  report.step = median(report.steps, recorded);
+  report.step = median(report.steps, recording.last_steps());
   report.mfu = model_flops_utilisation(step_flops, report.step, devices, peak);
   report.stages =
       largest_of_stages(gather_held(held_by(worker, options.device), options.device, world), plan);
-  const std::vector<parallel::StepRecord> records = recorder.steps();
+  const std::vector<parallel::StepRecord> records = recording.records();
   if (!records.empty()) report.terms = gather_terms(records, plan, options.device, world);
   if (!options.trace.empty()) write_trace(options.trace, records, plan, options.device, world);
   return report;

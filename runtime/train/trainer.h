@@ -45,9 +45,14 @@ struct TrainOptions {
   ProgressOptions progress;
 
   // So many of the last steps are recorded for the report, never the first one and no more than
-  // half of the others, as long as that leaves one.
+  // half of the others, as long as that leaves one. The second step is recorded for runs that stop
+  // before those.
   std::int64_t recorded_steps = 3;
   std::filesystem::path trace;  // of the recorded steps, by rank 0; empty: none
+
+  // The signal that asks this rank to end the run after the step under way, 0: none. All ranks end
+  // after the same step, whichever was asked. Empty: never.
+  std::function<int()> stop_signal;
 };
 
 struct TrainReport {
@@ -58,6 +63,7 @@ struct TrainReport {
   std::optional<double> mfu;       // of that step; none where the devices' peak is not known
   std::vector<HeldMemory> stages;  // by stage, of the ranks that hold most
   std::vector<StepTerms> terms;    // by stage, means; empty where nothing was recorded
+  int stopped_by = 0;              // the signal that ended the run early; 0: it took all steps
 };
 
 parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::Device device);

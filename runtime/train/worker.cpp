@@ -171,20 +171,25 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
     look_at_result();
     result_.launch = Seconds(launched.count());
   }
+  // A captured step launches the same each time, so a single rank asks outside of it.
+  if (world_.size() == 1) result_.stopping = options_.stop && options_.stop();
   return result_;
 }
 
-// All ranks learn loss and norm together, so that they stop together when one is not a number.
+// All ranks learn together the loss, the norm and whether one is asked to stop, so that they end
+// after the same step.
 void Worker::update() {
   const parallel::ComputeScope scope(parallel::Phase::update, "");
-  loss_ = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  sums_ = at::zeros({2}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  loss_ = sums_.narrow(0, 0, 1);
+  if (world_.size() > 1 && options_.stop && options_.stop()) sums_.narrow(0, 1, 1).fill_(1);
   if (model_.head != nullptr) loss_.add_(model_.head->take_loss(), loss_scale_);
   if (world_.size() > 1) {
     // The first that all stages do together: who is here early waits for the last to reduce.
     parallel::communicate(
         {.operation = "loss",
          .role = plan_.shape.stages > 1 ? parallel::Role::all_stages : parallel::Role::together},
-        [&] { return world_.all_reduce(parallel::buffer_of(loss_), comm::Reduction::sum, "loss"); })
+        [&] { return world_.all_reduce(parallel::buffer_of(sums_), comm::Reduction::sum, "loss"); })
         .wait();
   }
   squares_ = gradient_squares(buffers_, world_);
@@ -212,9 +217,14 @@ void Worker::update_unseen() {
 }
 
 void Worker::look_at_result() {
-  const bool dry = loss_.is_meta();
-  result_ = {.loss = dry ? 0 : loss_.item<double>(),
-             .gradient_norm = dry ? 0 : std::sqrt(squares_.item<double>())};
+  if (sums_.is_meta()) {
+    result_ = {};
+    return;
+  }
+  const at::Tensor sums = sums_.to(at::kCPU);
+  const auto* sum = sums.data_ptr<double>();
+  result_ = {
+      .loss = sum[0], .gradient_norm = std::sqrt(squares_.item<double>()), .stopping = sum[1] > 0};
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm))
     throw Error({.what = fmt::format("loss {} and gradient norm {} at step {}", result_.loss,
                                      result_.gradient_norm, step_),

@@ -27,11 +27,14 @@ struct WorkerOptions {
   std::function<void()> before_update = {};  // gradients are complete and not yet used
   parallel::Watch watch = {};
   bool capture = true;  // on a GPU: the steady step as one launch, where that can be
+  // Whether this rank is asked to end the run; empty: never. Read once a step, from this thread.
+  std::function<bool()> stop = {};
 };
 
 struct StepResult {
   double loss = 0;  // mean over the global batch's tokens
   double gradient_norm = 0;
+  bool stopping = false;  // some rank's WorkerOptions::stop was true; the same on all ranks
   // Until all of the step was handed to a device that was still at work; else nothing.
   std::optional<Seconds> launch = {};
 };
@@ -78,8 +81,9 @@ class Worker {
 
   std::int64_t step_ = 0;
   double learning_rate_ = 0, loss_scale_ = 1;
-  // On the device: sums of the last step, and what of AdamW changes with the step.
-  at::Tensor loss_, squares_, pace_;
+  // On the device, fp64, summed over ranks in the last step: [loss, ranks that are asked to stop];
+  // its first element; the squares of gradients. And what of AdamW changes with the step.
+  at::Tensor sums_, loss_, squares_, pace_;
   bool unseen_ = false;  // the last update was launched before the host saw loss and norm
   StepResult result_;
 };

@@ -65,6 +65,19 @@ elseif(CASE STREQUAL "killed_rank")
   # Killed long after the first step and long before the last.
   must_fail("step +1/1000000" ${LAUNCH} -n 3 ${train} --steps 1000000 : -n 1 timeout -s KILL 8
             ${train} --steps 1000000)
+elseif(CASE STREQUAL "stopped_rank")
+  # One rank hears SIGTERM; all of them end after the same step, and rank 0 reports.
+  must_fail("Stopped after step [0-9]+ of 1000000 by SIGTERM" ${LAUNCH} -n 3 ${train} --steps
+            1000000 --out report.json : -n 1 timeout -s TERM 6 ${train} --steps 1000000 --out
+            report.json)
+  file(STRINGS "${FOLDER}/report.json" stopped REGEX "\"stopped_by\": \"SIGTERM\"")
+  if(NOT stopped)
+    message(FATAL_ERROR "the report does not say what stopped the run")
+  endif()
+elseif(CASE STREQUAL "stopped_launcher")
+  # mpirun hands SIGTERM on and kills a second later: time enough for a step of milliseconds.
+  must_fail("Stopped after step [0-9]+ of 1000000 by SIGTERM" timeout -s TERM 6 ${LAUNCH} -n 4
+            ${train} --steps 1000000)
 elseif(CASE STREQUAL "too_few_ranks")
   must_fail("rank [0-2]: error: 3 ranks for a plan of 4 devices" ${LAUNCH} -n 3 ${train})
 else()

@@ -120,6 +120,40 @@ TEST(Trainer, LearnsAndEveryRankReportsTheSame) {
   EXPECT_GT(reports[0].step, Seconds(0));
 }
 
+TEST(Trainer, AllRanksStopAfterTheSameStepWhicheverWasAsked) {
+  const Plan plan = wide_plan(3);
+  for (const int asked : {0, 2}) {
+    std::mutex mutex;
+    std::vector<TrainReport> reports;
+    comm::run_in_process(3, [&](comm::Group& world) {
+      TrainOptions options = options_for(plan, 50);
+      int questions = 0;
+      // A signal stays, and comes between the third step's question and the fourth's.
+      options.stop_signal = [&questions, hears = world.rank() == asked] {
+        return hears && ++questions > 3 ? 15 : 0;
+      };
+      TrainReport report = train(plan, world, options);
+      const std::scoped_lock lock(mutex);
+      reports.push_back(std::move(report));
+    });
+    for (const TrainReport& report : reports) {
+      EXPECT_EQ(report.stopped_by, 15) << asked;
+      EXPECT_THAT(report.steps, SizeIs(4)) << asked;
+      EXPECT_THAT(report.terms, SizeIs(1)) << "of the second step";
+    }
+  }
+}
+
+TEST(Trainer, ASignalDuringTheLastStepStopsNothing) {
+  const Plan plan = wide_plan(1);
+  TrainOptions options = options_for(plan, 1);
+  options.stop_signal = [] { return 2; };
+  TrainReport report;
+  comm::run_in_process(1, [&](comm::Group& world) { report = train(plan, world, options); });
+  EXPECT_EQ(report.stopped_by, 0);
+  EXPECT_THAT(report.steps, SizeIs(1));
+}
+
 TEST(Trainer, CountsWhatTheStatesHold) {
   const Plan plan = wide_plan(2);
   comm::run_in_process(2, [&](comm::Group& world) {
