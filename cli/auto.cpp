@@ -85,7 +85,8 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   search.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
-  job.model = read_model(flags.model, read_count(flags.sequence, "--seq").value_or(0));
+  job.model =
+      load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), job.place.first());
   models::require_supported(job.model);
   job.training.data = open_data(flags.train.data, job.model, job.training.seed);
   job.cache = flags.cache.empty() ? usual_cache() : std::filesystem::path(flags.cache);

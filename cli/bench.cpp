@@ -145,9 +145,10 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
                                      options.micro_batches),
                  .where = "--micro-batches",
                  .fix = "choose a divisor of --global-batch"});
-  const Model model = read_model(flags.model, read_count(flags.sequence, "--seq").value_or(0));
-  models::require_supported(model);
   const Place place = choose_place(flags.world, launch, 1);
+  const Model model =
+      load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), place.first());
+  models::require_supported(model);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     const std::optional<double> peak = peak_of(flags, options.precision, device);
     const measure::StepTimes times = measure::time_step(model, world, device, options);

@@ -150,6 +150,14 @@ void expect_writable(const std::filesystem::path& file, const std::string& flag)
   flag_on_standard_output = flag;
 }
 
+Model load_model(const std::filesystem::path& file, std::int64_t sequence, bool tells) {
+  const Json json = read_json(file);
+  Model model = model_from_json(json, file.string(), sequence);
+  if (tells)
+    for (const std::string& warning : config_warnings(json, file.string())) note(warning);
+  return model;
+}
+
 LoadedProfile load_profile(const std::filesystem::path& file) {
   const std::string text = read_text(file);
   return {profile_from_json(parse_json(text, file.string()), file.string()),
@@ -163,7 +171,7 @@ Task load_task(const TaskFlags& flags) {
   if (!flags.profile.empty()) task.profile = load_profile(flags.profile);
 
   if (!flags.model.empty()) {
-    task.model = read_model(flags.model, sequence);
+    task.model = load_model(flags.model, sequence);
   } else {
     if (!task.profile || !task.profile->profile.model) missing("model", task.profile);
     const Model& carried = *task.profile->profile.model;

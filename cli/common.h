@@ -61,6 +61,10 @@ void note(const std::string& text);  // one line on standard error
 // cannot be written. A file that is standard output (--out -) sends the answer to standard error.
 void expect_writable(const std::filesystem::path& file, const std::string& flag);
 
+// Reads a model file and notes what of it the model does not follow; of several processes the first
+// one tells.
+Model load_model(const std::filesystem::path& file, std::int64_t sequence, bool tells = true);
+
 struct LoadedProfile {
   Profile profile;
   ProfileReference reference;

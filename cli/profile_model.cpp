@@ -80,7 +80,8 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
   options.global_batch = *read_count(flags.global_batch, "--global-batch");
   options.memory = read_memory(flags.memory).value_or(Bytes(0));
   read_count(flags.common.limit, "--limit");  // a mistake in it is told before the ranks start
-  const Model model = read_model(flags.model, read_count(flags.sequence, "--seq").value_or(0));
+  const Model model =
+      load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), place.first());
   std::optional<Profile> hardware;
   if (!flags.hardware.empty()) hardware = read_profile(flags.hardware);
   return run_world(place, [&](comm::Group& world, c10::Device device) {

@@ -64,6 +64,8 @@ LayerType read_type(const JsonValue& value) {
   for (const SizeField& field : kSizeFields)
     shape.*field.member =
         object.integer_or(field.name, shape.*field.member, {.low = 0, .high = field.limit});
+  shape.padding_id =
+      object.integer_or("padding_id", kNoPadding, {.low = kNoPadding, .high = kMaxCount});
   for (const FlagField& field : kFlagFields)
     shape.*field.member = object.boolean_or(field.name, shape.*field.member);
   for (const auto& field : kNumberFields)
@@ -85,6 +87,7 @@ Json write_type(const LayerType& type) {
   write_choice(json, "norm", kNorms, shape.norm, usual.norm);
   for (const SizeField& field : kSizeFields)
     if (shape.*field.member != usual.*field.member) json[field.name] = shape.*field.member;
+  if (shape.padding_id != kNoPadding) json["padding_id"] = shape.padding_id;
   for (const FlagField& field : kFlagFields)
     if (shape.*field.member != usual.*field.member) json[field.name] = shape.*field.member;
   for (const auto& field : kNumberFields)

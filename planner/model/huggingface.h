@@ -2,9 +2,11 @@
 // Between a Hugging Face config.json and a Model: a reader that knows the format's habits, and one
 // function for each family. A new family is one function and one row of the table below it.
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/core/json.h"
@@ -14,51 +16,70 @@ namespace braid::huggingface {
 
 double positive(const JsonValue& value);
 
+// Keys of the rotary dictionaries that no reader knows, as "rope_parameters.attention_factor".
+std::vector<std::string> unknown_rotary_keys(JsonObject& config);
+
 struct Rotary {
   double base = 0;
   RotaryScaling scaling = {};
 };
 
-// A config as downloaded: unknown keys are tolerated, null means absent, and what a family needs is
-// checked where it is read.
+// A config.json as downloaded. Only keys that the family's table lists as `read` can be asked for;
+// an absent one has the table's default.
 class Config {
  public:
-  Config(const Json& json, const std::string& source);
+  // Refuses keys that ask for what the family's layers here do not have.
+  Config(const Json& json, const std::string& source, std::string_view family);
 
-  std::int64_t size(const std::string& key);  // needed, positive
-  std::int64_t size_or(const std::string& key, std::int64_t fallback);
-  std::int64_t count_or(const std::string& key, std::int64_t fallback);  // may be zero
-  std::vector<std::int64_t> sizes(const std::string& key);  // needed, a list of positive numbers
-  double number_or(const std::string& key, double fallback);
-  double positive_or(const std::string& key, double fallback);
-  bool flag_or(const std::string& key, bool fallback);
-  std::string string_or(const std::string& key, const std::string& fallback);
-
-  bool has(const std::string& key) const { return object_.has(key); }
-  // Whichever of two spellings the file uses; the first when neither is there.
-  std::string either(const std::string& key, const std::string& other) const;
+  // For these, null is absent.
+  std::int64_t size(const std::string& key);                // positive
+  std::int64_t count(const std::string& key);               // may be zero
+  std::vector<std::int64_t> sizes(const std::string& key);  // a list of positive numbers
+  double number(const std::string& key);                    // may be zero
+  double positive_number(const std::string& key);
+  bool flag(const std::string& key);
+  std::string text(const std::string& key);
+  int layers(const std::string& key);
+  // For these, null has a meaning of its own: no value.
+  std::optional<std::int64_t> optional_size(const std::string& key);
+  std::optional<std::string> optional_text(const std::string& key);
+  std::optional<bool> optional_flag(const std::string& key);
 
   // Width of one head, and an Error unless the heads divide the hidden size.
   std::int64_t head_dim(std::int64_t hidden, const std::string& heads_key);
   // "rope_theta" and "rope_scaling", or both inside "rope_parameters" (transformers 5).
-  Rotary rotary(double usual_base);
+  Rotary rotary();
+  // Row of the embedding that padding tokens read: "pad_token_id", counted from the table's end
+  // where negative; kNoPadding where null.
+  std::int64_t padding_id(std::int64_t vocab);
+  // Kind of each layer by "layer_types": whether it attends within the sliding window. Empty where
+  // the config has no such list.
+  std::vector<bool> windowed_layers(int layers);
   // "gelu", "gelu_new" and its kin, or "relu"; with a gate also "silu", but no "relu".
-  Activation plain_activation(const std::string& key, const std::string& fallback);
-  Activation gated_activation(const std::string& key, const std::string& fallback);
-  int layers(const std::string& key);
-  int layers_or(const std::string& key, int fallback);
-  // Classes of a classifier: "num_labels", the size of "id2label", or the format's default of 2.
+  Activation plain_activation(const std::string& key);
+  Activation gated_activation(const std::string& key);
+  Activation activation_named(const std::string& name, bool gated, const std::string& key) const;
+  // Classes of a classifier: the size of "id2label", else "num_labels", else the format's 2.
   std::int64_t labels();
+  // The side of a square image or patch: a number, or a list of two equal ones.
+  std::int64_t side(const std::string& key);
   // The length to train at: "braid_sequence" where given, else `usual`.
-  std::int64_t sequence(std::int64_t usual) { return size_or("braid_sequence", usual); }
+  std::int64_t sequence(std::int64_t usual);
 
   [[noreturn]] void fail(const std::string& key, std::string what, std::string fix) const;
 
  private:
-  // Absent and null are the same to Hugging Face.
+  // The file's value, else the table's default; either may be null. Nothing: the key is needed and
+  // absent.
   std::optional<JsonValue> find(const std::string& key);
+  // The same with null taken as absent.
+  std::optional<JsonValue> find_value(const std::string& key);
+  JsonValue at(const std::string& key);
+  void refuse_fixed_keys();
 
   JsonObject object_;
+  std::string family_;
+  std::map<std::string, Json> usual_;  // parsed defaults, which returned values point to
 };
 
 // Layers of one type in a row. Types come in the order of their runs.

@@ -42,63 +42,72 @@ LayerShape head_of(const LayerShape& block, std::int64_t vocab, bool tied) {
           .init_std = block.init_std};
 }
 
-// Where the config classes of the rotary families differ.
-struct RotaryDefaults {
-  double norm_epsilon = 1e-6;
-  double rotary_base = 10'000;
-  std::int64_t head_dim = 0;  // 0: hidden size / heads
-};
-
 // The block that Llama and its successors share: rotary, grouped heads, RMSNorm and a gate.
-LayerShape rotary_block(Config& config, const RotaryDefaults& usual = {}) {
+LayerShape rotary_block(Config& config) {
   const std::int64_t hidden = config.size("hidden_size");
   const std::int64_t heads = config.size("num_attention_heads");
-  const std::int64_t kv_heads = config.size_or("num_key_value_heads", heads);
+  const std::int64_t kv_heads = config.optional_size("num_key_value_heads").value_or(heads);
   if (heads % kv_heads != 0)
     config.fail("num_key_value_heads",
                 fmt::format("{} key-value heads do not divide {} heads", kv_heads, heads),
                 fmt::format("choose a divisor of {}", heads));
-  std::int64_t head_dim = config.size_or("head_dim", usual.head_dim);
-  if (head_dim == 0) head_dim = config.head_dim(hidden, "num_attention_heads");
+  const auto head_dim = config.optional_size("head_dim");
   const std::int64_t reach = config.size("max_position_embeddings");
-  const Rotary rotary = config.rotary(usual.rotary_base);
+  const Rotary rotary = config.rotary();
   return {.tokens = config.sequence(std::min(reach, kLongestUsual)),
           .hidden = hidden,
           .attention = AttentionKind::causal,
           .heads = heads,
           .kv_heads = kv_heads,
-          .head_dim = head_dim,
+          .head_dim = head_dim ? *head_dim : config.head_dim(hidden, "num_attention_heads"),
           .rotary = true,
           .rotary_base = rotary.base,
           .rotary_scaling = rotary.scaling,
           .ffn = config.size("intermediate_size"),
-          .activation = config.gated_activation("hidden_act", "silu"),
+          .activation = config.gated_activation("hidden_act"),
           .norm = NormKind::rms_norm,
-          .norm_epsilon = config.positive_or("rms_norm_eps", usual.norm_epsilon),
-          .init_std = config.positive_or("initializer_range", 0.02)};
+          .norm_epsilon = config.positive_number("rms_norm_eps"),
+          .init_std = config.positive_number("initializer_range")};
 }
 
 Model rotary_model(Config& config, const LayerShape& block) {
   const std::int64_t vocab = config.size("vocab_size");
-  return decoder_model(embedding_of(block, vocab), block, config.layers("num_hidden_layers"),
-                       head_of(block, vocab, config.flag_or("tie_word_embeddings", false)));
+  LayerShape embedding = embedding_of(block, vocab);
+  embedding.padding_id = config.padding_id(vocab);
+  return decoder_model(embedding, block, config.layers("num_hidden_layers"),
+                       head_of(block, vocab, config.flag("tie_word_embeddings")));
 }
 
-// Qwen: where the window is switched on, it holds for the layers from max_window_layers on.
-Model with_late_window(Config& config, const LayerShape& block) {
+// Whether each layer of a Qwen attends within the sliding window: by "layer_types", else those from
+// "max_window_layers" on.
+std::vector<bool> qwen_windows(Config& config, int layers, bool has_window) {
+  std::vector<bool> windowed = config.windowed_layers(layers);
+  if (windowed.empty()) {
+    const std::int64_t full = config.count("max_window_layers");
+    for (int i = 0; i < layers; ++i) windowed.push_back(has_window && i >= full);
+  }
+  if (!has_window && std::ranges::find(windowed, true) != windowed.end())
+    config.fail("layer_types", "layers attend within a sliding window that is switched off",
+                "set use_sliding_window and sliding_window, or name all layers full_attention");
+  return windowed;
+}
+
+Model qwen_model(Config& config, const LayerShape& block) {
   Model model = rotary_model(config, block);
-  if (!config.flag_or("use_sliding_window", false)) return model;
-  LayerType windowed{"windowed", block};
-  windowed.shape.window = config.size_or("sliding_window", 4096);
-  const std::int64_t blocks = model.num_layers() - 2;
-  const std::int64_t full = config.count_or("max_window_layers", 28);
-  if (full >= blocks) return model;
-  if (full == 0) {
-    model.types[1].shape = windowed.shape;
+  const auto window = config.optional_size("sliding_window");
+  const bool has_window = config.flag("use_sliding_window") && window;
+  const std::vector<bool> windowed = qwen_windows(config, model.num_layers() - 2, has_window);
+  const auto num_windowed = std::ranges::count(windowed, true);
+  if (num_windowed == 0) return model;
+  LayerType type{"windowed", block};
+  type.shape.window = *window;
+  if (num_windowed == model.num_layers() - 2) {
+    model.types[1].shape = type.shape;
     return model;
   }
-  model.types.push_back(windowed);
-  std::fill(model.layers.begin() + 1 + full, model.layers.end() - 1, 3);
+  model.types.push_back(type);
+  for (std::size_t i = 0; i < windowed.size(); ++i)
+    if (windowed[i]) model.layers[i + 1] = 3;
   return model;
 }
 
@@ -115,39 +124,27 @@ LayerShape biased_block(Config& config, const std::string& hidden_key,
           .ffn = 4 * hidden,
           .qkv_bias = true,
           .attention_out_bias = true,
-          .ffn_bias = true,
-          .norm_epsilon = config.positive_or("layer_norm_epsilon", 1e-5),
-          .init_std = config.positive_or("initializer_range", 0.02)};
-}
-
-// Scores are divided by the square root of the head's width, whatever the layer.
-void require_usual_scores(Config& config) {
-  constexpr const char* kFix = "plan a GPT-2 that scales its scores in the usual way";
-  if (!config.flag_or("scale_attn_weights", true))
-    config.fail("scale_attn_weights", "attention without scaled scores is not known", kFix);
-  if (config.flag_or("scale_attn_by_inverse_layer_idx", false))
-    config.fail("scale_attn_by_inverse_layer_idx", "scores scaled by layer are not known", kFix);
+          .ffn_bias = true};
 }
 
 Model llama(Config& config) {
   LayerShape block = rotary_block(config);
-  block.qkv_bias = block.attention_out_bias = config.flag_or("attention_bias", false);
-  block.ffn_bias = config.flag_or("mlp_bias", false);
+  block.qkv_bias = block.attention_out_bias = config.flag("attention_bias");
+  block.ffn_bias = config.flag("mlp_bias");
   return rotary_model(config, block);
 }
 
 Model mistral(Config& config) {
   LayerShape block = rotary_block(config);
-  // Absent is 4096, null is no window.
-  block.window = config.size_or("sliding_window", config.has("sliding_window") ? 0 : 4096);
+  block.window = config.optional_size("sliding_window").value_or(0);
   return rotary_model(config, block);
 }
 
 Model mixtral(Config& config) {
-  LayerShape block = rotary_block(config, {.norm_epsilon = 1e-5, .rotary_base = 1e6});
-  block.window = config.size_or("sliding_window", 0);
-  block.experts = config.size_or("num_local_experts", 8);
-  block.experts_per_token = config.size_or("num_experts_per_tok", 2);
+  LayerShape block = rotary_block(config);
+  block.window = config.optional_size("sliding_window").value_or(0);
+  block.experts = config.size("num_local_experts");
+  block.experts_per_token = config.size("num_experts_per_tok");
   if (block.experts_per_token > block.experts)
     config.fail("num_experts_per_tok",
                 fmt::format("{} experts a token are more than the {} there are",
@@ -159,41 +156,42 @@ Model mixtral(Config& config) {
 Model qwen2(Config& config) {
   LayerShape block = rotary_block(config);
   block.qkv_bias = true;
-  return with_late_window(config, block);
+  return qwen_model(config, block);
 }
 
 Model qwen3(Config& config) {
-  LayerShape block = rotary_block(config, {.head_dim = 128});
-  block.qkv_bias = block.attention_out_bias = config.flag_or("attention_bias", false);
+  LayerShape block = rotary_block(config);
+  block.qkv_bias = block.attention_out_bias = config.flag("attention_bias");
   block.qk_norm = true;
-  return with_late_window(config, block);
+  return qwen_model(config, block);
 }
 
 Model phi3(Config& config) {
-  LayerShape block = rotary_block(config, {.norm_epsilon = 1e-5});
-  block.window = config.size_or("sliding_window", 0);
+  LayerShape block = rotary_block(config);
+  block.window = config.optional_size("sliding_window").value_or(0);
   return rotary_model(config, block);
 }
 
 Model gpt2(Config& config) {
-  require_usual_scores(config);
   LayerShape block = biased_block(config, "n_embd", "n_head");
   const std::int64_t positions = config.size("n_positions");
   block.tokens = config.sequence(std::min(positions, kLongestUsual));
-  block.ffn = config.size_or("n_inner", block.ffn);
-  block.activation = config.plain_activation("activation_function", "gelu_new");
+  block.ffn = config.optional_size("n_inner").value_or(block.ffn);
+  block.activation = config.plain_activation("activation_function");
+  block.norm_epsilon = config.positive_number("layer_norm_epsilon");
+  block.init_std = config.positive_number("initializer_range");
   const int layers = config.layers("n_layer");
   block.residual_init_scale = 1 / std::sqrt(2.0 * layers);
   const std::int64_t vocab = config.size("vocab_size");
   LayerShape embedding = embedding_of(block, vocab);
   embedding.positions = positions;
   return decoder_model(embedding, block, layers,
-                       head_of(block, vocab, config.flag_or("tie_word_embeddings", true)));
+                       head_of(block, vocab, config.flag("tie_word_embeddings")));
 }
 
 Model opt(Config& config) {
   LayerShape block = biased_block(config, "hidden_size", "num_attention_heads");
-  const std::int64_t projected = config.size_or("word_embed_proj_dim", block.hidden);
+  const std::int64_t projected = config.optional_size("word_embed_proj_dim").value_or(block.hidden);
   if (projected != block.hidden)
     config.fail("word_embed_proj_dim",
                 fmt::format("embeddings of width {} need a projection to the hidden size {}",
@@ -202,38 +200,34 @@ Model opt(Config& config) {
   const std::int64_t reach = config.size("max_position_embeddings");
   block.tokens = config.sequence(std::min(reach, kLongestUsual));
   block.ffn = config.size("ffn_dim");
-  block.activation = config.plain_activation("activation_function", "relu");
+  block.activation = config.plain_activation("activation_function");
   block.norm_epsilon = 1e-5;  // not configurable there
-  block.init_std = config.positive_or("init_std", 0.02);
-  const bool bias = config.flag_or("enable_bias", true);
+  block.init_std = config.positive_number("init_std");
+  const bool bias = config.flag("enable_bias");
   block.qkv_bias = block.attention_out_bias = block.ffn_bias = bias;
   const std::int64_t vocab = config.size("vocab_size");
   LayerShape embedding = embedding_of(block, vocab);
   embedding.position_offset = 2;
   embedding.positions = reach + embedding.position_offset;
-  LayerShape head = head_of(block, vocab, config.flag_or("tie_word_embeddings", true));
-  block.post_norm = !config.flag_or("do_layer_norm_before", true);
-  head.final_norm = !block.post_norm && !config.flag_or("_remove_final_layer_norm", false);
+  embedding.padding_id = config.padding_id(vocab);
+  LayerShape head = head_of(block, vocab, config.flag("tie_word_embeddings"));
+  block.post_norm = !config.flag("do_layer_norm_before");
+  head.final_norm = !block.post_norm && !config.flag("_remove_final_layer_norm");
   return decoder_model(embedding, block, config.layers("num_hidden_layers"), head);
 }
 
 Model bloom(Config& config) {
-  LayerShape block = biased_block(config, config.either("hidden_size", "n_embed"),
-                                  config.either("n_head", "num_attention_heads"));
-  block.tokens = config.sequence(config.size_or("seq_length", 2048));  // ALiBi sets no maximum
-  block.ffn = config.size_or("n_inner", block.ffn);
+  LayerShape block = biased_block(config, "hidden_size", "n_head");
+  block.tokens = config.sequence(config.size("seq_length"));  // ALiBi sets no maximum
   block.activation = Activation::gelu_tanh;
+  block.norm_epsilon = config.positive_number("layer_norm_epsilon");
+  block.init_std = config.positive_number("initializer_range");
   block.alibi = true;
-  if (config.flag_or("apply_residual_connection_post_layernorm", false))
-    config.fail("apply_residual_connection_post_layernorm",
-                "residuals that leave from behind a norm are not known",
-                "plan a BLOOM whose residuals leave ahead of it");
   const std::int64_t vocab = config.size("vocab_size");
   LayerShape embedding = embedding_of(block, vocab);
   embedding.embedding_norm = true;
-  return decoder_model(embedding, block,
-                       config.layers(config.either("n_layer", "num_hidden_layers")),
-                       head_of(block, vocab, config.flag_or("tie_word_embeddings", true)));
+  return decoder_model(embedding, block, config.layers("n_layer"),
+                       head_of(block, vocab, config.flag("tie_word_embeddings")));
 }
 
 constexpr std::array kFamilies = {

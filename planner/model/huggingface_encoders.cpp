@@ -13,7 +13,6 @@ namespace braid::huggingface {
 
 namespace {
 
-constexpr std::int64_t kMaxPixels = std::int64_t{1} << 14;  // of an image's side
 constexpr std::size_t kMaxStages = 8;
 
 // BERT, ViT and Swin: every query sees all keys (of its window), a bias on every matrix, no gate.
@@ -34,26 +33,18 @@ struct Patches {
   std::int64_t inputs = 0;  // values of one patch
 };
 
-Patches patches_of(Config& config, std::int64_t usual_patch) {
-  const auto pixels = [&](const std::string& key, std::int64_t usual) {
-    const std::int64_t size = config.size_or(key, usual);
-    if (size > kMaxPixels)
-      config.fail(key, fmt::format("{} is out of range", size),
-                  fmt::format("write at most {}", kMaxPixels));
-    return size;
-  };
-  const std::int64_t image = pixels("image_size", 224);
-  const std::int64_t patch = pixels("patch_size", usual_patch);
+Patches patches_of(Config& config) {
+  const std::int64_t image = config.side("image_size");
+  const std::int64_t patch = config.side("patch_size");
   if (patch > image)
     config.fail("patch_size", fmt::format("a patch of {} exceeds the image of {}", patch, image),
                 "choose a patch_size of at most image_size");
-  return {.side = image / patch, .inputs = patch * patch * pixels("num_channels", 3)};
+  return {.side = image / patch, .inputs = patch * patch * config.size("num_channels")};
 }
 
-// BERT and ViT: 1e-12, Swin: 1e-5.
-void read_norm_and_init(Config& config, double usual_epsilon, LayerShape& block) {
-  block.norm_epsilon = config.positive_or("layer_norm_eps", usual_epsilon);
-  block.init_std = config.positive_or("initializer_range", 0.02);
+void read_norm_and_init(Config& config, LayerShape& block) {
+  block.norm_epsilon = config.positive_number("layer_norm_eps");
+  block.init_std = config.positive_number("initializer_range");
 }
 
 LayerShape classifier(const LayerShape& last_block, std::int64_t labels) {
@@ -68,12 +59,17 @@ LayerShape classifier(const LayerShape& last_block, std::int64_t labels) {
           .init_std = last_block.init_std};
 }
 
-// "relu", "gelu", "gated-gelu" or "gated-silu".
+// "feed_forward_proj" is "relu", "gelu", "gated-gelu" (the tanh formula) or "gated-silu". Configs
+// that transformers 5 saved say what it made of it in two more keys, which win.
 Activation t5_activation(Config& config) {
-  const std::string text = config.string_or("feed_forward_proj", "relu");
-  if (text == "gated-gelu") return Activation::geglu_tanh;
-  if (text == "gated-silu") return Activation::swiglu;
-  return config.plain_activation("feed_forward_proj", "relu");
+  constexpr std::string_view kGated = "gated-";
+  const std::string text = config.text("feed_forward_proj");
+  const bool gated = config.optional_flag("is_gated_act").value_or(text.starts_with(kGated));
+  std::string name = text.starts_with(kGated) ? text.substr(kGated.size()) : text;
+  if (text == "gated-gelu") name = "gelu_new";
+  const auto said = config.optional_text("dense_act_fn");
+  return config.activation_named(said.value_or(name), gated,
+                                 said ? "dense_act_fn" : "feed_forward_proj");
 }
 
 // Half of the buckets are of one direction, half of those of one distance each.
@@ -96,7 +92,7 @@ struct Stage {
 
 LayerShape swin_block(Config& config, const Stage& stage) {
   const auto ffn = static_cast<std::int64_t>(
-      std::floor(config.number_or("mlp_ratio", 4.0) * static_cast<double>(stage.hidden)));
+      std::floor(config.number("mlp_ratio") * static_cast<double>(stage.hidden)));
   LayerShape block = encoder_block(stage.hidden, stage.heads, ffn);
   block.attention = AttentionKind::window;
   block.tokens = stage.side * stage.side;
@@ -105,9 +101,9 @@ LayerShape swin_block(Config& config, const Stage& stage) {
   if (stage.side > stage.window) block.window_shift = stage.window / 2;
   // One entry for each offset between two tokens of a window, in both directions.
   block.position_bias = (2 * stage.window - 1) * (2 * stage.window - 1);
-  block.qkv_bias = config.flag_or("qkv_bias", true);
-  block.activation = config.plain_activation("hidden_act", "gelu");
-  read_norm_and_init(config, 1e-5, block);
+  block.qkv_bias = config.flag("qkv_bias");
+  block.activation = config.plain_activation("hidden_act");
+  read_norm_and_init(config, block);
   return block;
 }
 
@@ -115,25 +111,22 @@ LayerShape swin_block(Config& config, const Stage& stage) {
 Model bert(Config& config) {
   const std::int64_t hidden = config.size("hidden_size");
   config.head_dim(hidden, "num_attention_heads");
-  const std::string positions = config.string_or("position_embedding_type", "absolute");
-  if (positions != "absolute")
-    config.fail("position_embedding_type", fmt::format("'{}' positions are not known", positions),
-                "plan a BERT with absolute positions");
   LayerShape block =
       encoder_block(hidden, config.size("num_attention_heads"), config.size("intermediate_size"));
   const std::int64_t reach = config.size("max_position_embeddings");
   block.tokens = config.sequence(std::min<std::int64_t>(reach, 512));
   block.post_norm = true;
-  block.activation = config.plain_activation("hidden_act", "gelu");
-  read_norm_and_init(config, 1e-12, block);
+  block.activation = config.plain_activation("hidden_act");
+  read_norm_and_init(config, block);
   const std::int64_t vocab = config.size("vocab_size");
   const LayerShape embedding = {.kind = LayerKind::embedding,
                                 .tokens = block.tokens,
                                 .hidden = hidden,
                                 .norm_epsilon = block.norm_epsilon,
                                 .vocab = vocab,
+                                .padding_id = config.padding_id(vocab),
                                 .positions = reach,
-                                .token_types = config.count_or("type_vocab_size", 2),
+                                .token_types = config.count("type_vocab_size"),
                                 .embedding_norm = true,
                                 .init_std = block.init_std};
   const LayerShape head = {.kind = LayerKind::head,
@@ -144,7 +137,7 @@ Model bert(Config& config) {
                            .vocab = vocab,
                            .head_dense = hidden,
                            .head_bias = true,
-                           .tied = config.flag_or("tie_word_embeddings", true),
+                           .tied = config.flag("tie_word_embeddings"),
                            .init_std = block.init_std};
   return assemble({{.type = {"embedding", embedding}},
                    {.type = {"encoder", block}, .count = config.layers("num_hidden_layers")},
@@ -159,17 +152,17 @@ Model t5(Config& config) {
                         .heads = heads,
                         .kv_heads = heads,
                         .head_dim = config.size("d_kv"),  // heads × d_kv need not be d_model
-                        .bias_buckets = config.size_or("relative_attention_num_buckets", 32),
-                        .bias_distance = config.size_or("relative_attention_max_distance", 128),
+                        .bias_buckets = config.size("relative_attention_num_buckets"),
+                        .bias_distance = config.size("relative_attention_max_distance"),
                         .unscaled = true,
                         .ffn = config.size("d_ff"),
                         .activation = t5_activation(config),
                         .norm = NormKind::rms_norm,
-                        .norm_epsilon = config.positive_or("layer_norm_epsilon", 1e-6)};
+                        .norm_epsilon = config.positive_number("layer_norm_epsilon")};
   check_buckets(config, encoder);
   LayerShape decoder = encoder;
   decoder.attention = AttentionKind::causal;
-  decoder.tokens = config.size_or("braid_decoder_sequence", encoder.tokens);
+  decoder.tokens = config.optional_size("braid_decoder_sequence").value_or(encoder.tokens);
   decoder.cross_tokens = encoder.tokens;
   encoder.carried_tokens = decoder.tokens;
   LayerShape last = encoder;
@@ -185,9 +178,9 @@ Model t5(Config& config) {
                                 .norm = NormKind::rms_norm,
                                 .norm_epsilon = encoder.norm_epsilon,
                                 .vocab = vocab};
-  const bool tied = config.flag_or("tie_word_embeddings", true);
+  const bool tied = config.flag("tie_word_embeddings");
   // Configs of transformers before 5 say both by one key.
-  const bool scaled = config.flag_or("scale_decoder_outputs", tied);
+  const bool scaled = config.optional_flag("scale_decoder_outputs").value_or(tied);
   const LayerShape head = {
       .kind = LayerKind::head,
       .tokens = decoder.tokens,
@@ -199,11 +192,12 @@ Model t5(Config& config) {
       .tied = tied,
       .output_scale = scaled ? 1 / std::sqrt(static_cast<double>(encoder.hidden)) : 1};
   const int layers = config.layers("num_layers");
+  const bool uneven = config.optional_size("num_decoder_layers").has_value();
   std::vector<Run> runs = {{.type = {"embedding", embedding}}};
   if (layers > 1) runs.push_back({.type = {"encoder", encoder}, .count = layers - 1});
   runs.push_back({.type = {"last_encoder", last}});
-  runs.push_back(
-      {.type = {"decoder", decoder}, .count = config.layers_or("num_decoder_layers", layers)});
+  runs.push_back({.type = {"decoder", decoder},
+                  .count = uneven ? config.layers("num_decoder_layers") : layers});
   runs.push_back({.type = {"head", head}});
   return assemble(runs);
 }
@@ -211,13 +205,13 @@ Model t5(Config& config) {
 Model vit(Config& config) {
   const std::int64_t hidden = config.size("hidden_size");
   config.head_dim(hidden, "num_attention_heads");
-  const Patches patches = patches_of(config, 16);
+  const Patches patches = patches_of(config);
   LayerShape block =
       encoder_block(hidden, config.size("num_attention_heads"), config.size("intermediate_size"));
   block.tokens = patches.side * patches.side + 1;
-  block.qkv_bias = config.flag_or("qkv_bias", true);
-  block.activation = config.plain_activation("hidden_act", "gelu");
-  read_norm_and_init(config, 1e-12, block);
+  block.qkv_bias = config.flag("qkv_bias");
+  block.activation = config.plain_activation("hidden_act");
+  read_norm_and_init(config, block);
   const LayerShape embedding = {.kind = LayerKind::embedding,
                                 .tokens = block.tokens,
                                 .hidden = hidden,
@@ -239,18 +233,18 @@ Model swin(Config& config) {
     config.fail("num_heads",
                 fmt::format("{} head counts for {} stages", heads.size(), depths.size()),
                 fmt::format("give one for each entry of depths, at most {}", kMaxStages));
-  const Patches patches = patches_of(config, 4);
+  const Patches patches = patches_of(config);
   Stage stage = {.side = patches.side,
                  .hidden = config.size("embed_dim"),
-                 .window = config.size_or("window_size", 7)};
+                 .window = config.size("window_size")};
   const std::int64_t tokens = stage.side * stage.side;
   LayerShape embedding = {.kind = LayerKind::embedding,
                           .tokens = tokens,
                           .hidden = stage.hidden,
                           .patch_inputs = patches.inputs,
                           .embedding_norm = true,
-                          .init_std = config.positive_or("initializer_range", 0.02)};
-  if (config.flag_or("use_absolute_embeddings", false)) embedding.positions = tokens;
+                          .init_std = config.positive_number("initializer_range")};
+  if (config.flag("use_absolute_embeddings")) embedding.positions = tokens;
   std::vector<Run> runs = {{.type = {"embedding", embedding}}};
   for (std::size_t i = 0; i < depths.size(); ++i) {
     stage.heads = heads[i];

@@ -3,6 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "planner/model/fields.h"
 #include "planner/model/huggingface.h"
 
@@ -42,11 +46,28 @@ void require_whole_heads(const std::optional<JsonValue>& factor) {
 
 }  // namespace
 
-Rotary Config::rotary(double usual_base) {
-  Rotary rotary{.base = positive_or("rope_theta", usual_base)};
-  require_whole_heads(find("partial_rotary_factor"));
-  auto found = find("rope_scaling");
-  if (!found) found = find("rope_parameters");
+std::vector<std::string> unknown_rotary_keys(JsonObject& config) {
+  constexpr std::array<std::string_view, 8> kKnown = {
+      "rope_type",        "type",
+      "rope_theta",       "partial_rotary_factor",
+      "factor",           "low_freq_factor",
+      "high_freq_factor", "original_max_position_embeddings"};
+  std::vector<std::string> unknown;
+  for (const char* dictionary : {"rope_scaling", "rope_parameters"}) {
+    const auto found = config.find(dictionary);
+    if (!found || !found->raw().is_object()) continue;
+    for (const auto& [name, value] : found->raw().items())
+      if (std::ranges::find(kKnown, name) == kKnown.end())
+        unknown.push_back(fmt::format("{}.{}", dictionary, name));
+  }
+  return unknown;
+}
+
+Rotary Config::rotary() {
+  Rotary rotary{.base = positive_number("rope_theta")};
+  require_whole_heads(find_value("partial_rotary_factor"));
+  auto found = find_value("rope_scaling");
+  if (!found || found->raw().empty()) found = find_value("rope_parameters");
   if (!found) return rotary;
   JsonObject object(*found);
   for (const auto& [key, value] : object.entries())

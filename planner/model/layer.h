@@ -54,6 +54,9 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
+// No row of an embedding's table is padding.
+inline constexpr std::int64_t kNoPadding = -1;
+
 struct LayerShape {
   LayerKind kind = LayerKind::block;
 
@@ -101,14 +104,16 @@ struct LayerShape {
   double norm_epsilon = 1e-5;  // added to the variance, of qk_norm too
 
   // Embedding and head.
-  std::int64_t vocab = 0;            // rows of the table, or classes of a classifier
-  std::int64_t positions = 0;        // rows of a learned position table (0: none)
-  std::int64_t position_offset = 0;  // rows of it before the first token's (OPT: 2)
-  std::int64_t token_types = 0;      // rows of a segment table (BERT)
-  std::int64_t patch_inputs = 0;     // values of one image patch (ViT, Swin; 0: tokens are ids)
-  std::int64_t head_dense = 0;       // width of a dense layer before the output projection (BERT)
-  bool class_token = false;          // one learned token ahead of the patches (ViT); head: pools by
-                                     // taking it, and not the mean of all
+  std::int64_t vocab = 0;                // rows of the table, or classes of a classifier
+  std::int64_t padding_id = kNoPadding;  // embedding: the token whose row starts at zero and gets
+                                         // no gradient from looking it up
+  std::int64_t positions = 0;            // rows of a learned position table (0: none)
+  std::int64_t position_offset = 0;      // rows of it before the first token's (OPT: 2)
+  std::int64_t token_types = 0;          // rows of a segment table (BERT)
+  std::int64_t patch_inputs = 0;         // values of one image patch (ViT, Swin; 0: tokens are ids)
+  std::int64_t head_dense = 0;  // width of a dense layer before the output projection (BERT)
+  bool class_token = false;     // one learned token ahead of the patches (ViT); head: pools by
+                                // taking it, and not the mean of all
   bool embedding_norm = false;
   bool final_norm = false;  // head: norm before the projection; block: norm behind the last one of
                             // an encoder (T5)

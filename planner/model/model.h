@@ -43,6 +43,9 @@ Model read_model(const std::filesystem::path& file, std::int64_t sequence = 0);
 Model model_from_json(const Json& json, const std::string& source, std::int64_t sequence = 0);
 Model model_from_huggingface(const Json& json, const std::string& source, std::int64_t sequence);
 Model model_from_braid(const Json& json, const std::string& source, std::int64_t sequence);
+// What a Hugging Face config says that its model does not follow, a line each: keys that are not
+// known, dropout, another class than the one trained. Empty for a Braid model.
+std::vector<std::string> config_warnings(const Json& json, const std::string& source);
 Json to_json(const Model& model);  // as a Braid model
 
 // Throws Error unless embedding, blocks and head stand in order and every shape is sound.

@@ -81,6 +81,10 @@ class TypeCheck {
     require((shape.vocab > 0) != (shape.patch_inputs > 0), "vocab",
             "an embedding reads either ids or patches",
             "set vocab or patch_inputs, one of the two");
+    require(
+        shape.padding_id >= kNoPadding && shape.padding_id < std::max<std::int64_t>(1, shape.vocab),
+        "padding_id", fmt::format("the padding token {} is no row of the table", shape.padding_id),
+        "choose a token of the vocabulary, or leave it out");
     const std::int64_t reach = shape.positions - shape.position_offset;
     require(shape.positions == 0 || shape.tokens <= reach, "tokens",
             fmt::format("{} tokens are more than the {} learned positions", shape.tokens, reach),
@@ -97,6 +101,10 @@ class TypeCheck {
       require_positive("heads", shape.heads);
       require_positive("kv_heads", shape.kv_heads);
       require_positive("head_dim", shape.head_dim);
+      require(!shape.rotary || shape.head_dim % 2 == 0, "head_dim",
+              fmt::format("rotary positions turn pairs, and a head of {} has one value left over",
+                          shape.head_dim),
+              "choose an even head_dim");
       require(shape.heads % shape.kv_heads == 0, "kv_heads",
               fmt::format("{} key-value heads do not divide {} heads", shape.kv_heads, shape.heads),
               fmt::format("choose a divisor of {}", shape.heads));

@@ -21,7 +21,8 @@ Embedding::Embedding(std::string name, parallel::Site place, const ModelOptions&
   table_ = declare.add({.name = "table",
                         .shape = {s.vocab, s.hidden},
                         .cut = CutBy::vocabulary,
-                        .deviation = s.init_std});
+                        .deviation = s.init_std,
+                        .zero_row = s.padding_id});
   if (s.positions > 0) {
     positions_ = declare.add(
         {.name = "positions", .shape = {s.positions, s.hidden}, .deviation = s.init_std});
@@ -60,7 +61,7 @@ void Embedding::add_gradient_later(const at::Tensor& dx, const at::Tensor& ids,
   work.later(
       [this, arriving, ids] {
         ops::add_embedding_gradient(parameters().gradient(table_), arriving->wait(), ids,
-                                    parameters().local(table_).begin);
+                                    parameters().local(table_).begin, site().shape.padding_id);
       },
       [this, arriving, dx] { *arriving = parallel::Gathering(dx, site(), 1); });
 }

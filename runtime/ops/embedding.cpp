@@ -42,10 +42,11 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, std::int64_
 }
 
 void add_embedding_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids,
-                            std::int64_t first) {
+                            std::int64_t first, std::int64_t skipped) {
   if (gradient.is_meta() || dy.is_meta()) return;
   const Timed timed("embedding, gradient");
-  const LocalRows local = local_rows(ids, first, gradient.size(0));
+  LocalRows local = local_rows(ids, first, gradient.size(0));
+  if (skipped >= 0) local.elsewhere.logical_or_(ids.reshape({-1, 1}).eq(skipped));
   const at::Tensor rows =
       dy.reshape({-1, dy.size(-1)}).to(gradient.scalar_type()).masked_fill(local.elsewhere, 0);
   if (gradient.is_cuda()) {

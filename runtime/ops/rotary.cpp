@@ -7,6 +7,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sin.h>
 
+#include "planner/core/error.h"
 #include "runtime/ops/fused.h"
 #include "runtime/ops/precision.h"
 #include "runtime/ops/timed.h"
@@ -17,6 +18,7 @@ namespace {
 
 // A rotation of the pairs (left, right) by the table's angles, or back by them for direction -1.
 at::Tensor turned(const at::Tensor& x, const RotaryTable& table, double direction) {
+  internal_check(x.size(-1) % 2 == 0, "heads that are turned have an even width");
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor cos = table.cos.unsqueeze(1).unsqueeze(1);
   const at::Tensor sin = table.sin.unsqueeze(1).unsqueeze(1);

@@ -64,6 +64,8 @@ void fill_normal(const at::Tensor& slice, std::uint64_t key, const ParameterSpec
     const at::Tensor part = slice.narrow(0, begin, count);
     part.copy_(ops::normal_at(key, indices).mul_(spec.deviation).view(part.sizes()));
   }
+  const std::int64_t zero_row = spec.zero_row - first_row;
+  if (spec.zero_row >= 0 && zero_row >= 0 && zero_row < rows) slice.select(0, zero_row).zero_();
 }
 
 // A rank's block of a matrix: its heads or columns along the cut dim, its diagonal along the other.

@@ -32,7 +32,8 @@ struct ParameterSpec {
   Init init = Init::normal;
   double deviation = 0.02;  // of a normal one
   bool decays = true;
-  int expert = -1;  // the expert it belongs to
+  int expert = -1;             // the expert it belongs to
+  std::int64_t zero_row = -1;  // of a normal one: a row that starts at zero
 };
 
 // What this rank holds of a parameter.

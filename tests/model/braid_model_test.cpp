@@ -140,9 +140,10 @@ consteval std::size_t num_members() {
 TEST(BraidModel, KnowsEveryFieldOfAShape) {
   constexpr std::size_t kEnumerations = 4;  // kind, attention, activation, norm
   constexpr std::size_t kStructs = 1;       // rotary_scaling
-  EXPECT_EQ(
-      kSizeFields.size() + kFlagFields.size() + kNumberFields.size() + kEnumerations + kStructs,
-      num_members<LayerShape>());
+  constexpr std::size_t kIds = 1;           // padding_id
+  EXPECT_EQ(kSizeFields.size() + kFlagFields.size() + kNumberFields.size() + kEnumerations +
+                kStructs + kIds,
+            num_members<LayerShape>());
   constexpr std::size_t kSizes = 1;  // original_positions
   EXPECT_EQ(kScalingFields.size() + kSizes, num_members<RotaryScaling>());
 }

@@ -12,6 +12,9 @@ namespace {
 constexpr const char* kLlama = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
   "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 128,
   "vocab_size": 100, "max_position_embeddings": 256})";
+constexpr const char* kPhi3 = R"({"model_type": "phi3", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 128,
+  "vocab_size": 100, "max_position_embeddings": 256, "pad_token_id": 99})";
 constexpr const char* kGpt2 = R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4,
   "n_positions": 128, "vocab_size": 100})";
 constexpr const char* kOpt = R"({"model_type": "opt", "hidden_size": 64, "num_hidden_layers": 2,
@@ -27,6 +30,8 @@ constexpr const char* kSwin = R"({"model_type": "swin", "embed_dim": 32, "depths
   "num_heads": [2, 4], "image_size": 56, "patch_size": 4})";
 constexpr const char* kT5 = R"({"model_type": "t5", "d_model": 64, "d_kv": 32, "d_ff": 128,
   "num_layers": 3, "num_heads": 4, "vocab_size": 100})";
+
+constexpr std::int64_t kLongest = 8192;  // trained at unless asked
 
 // `base` with the keys of `changes` put in; null removes a key.
 Json changed(const char* base, const char* changes) {
@@ -86,8 +91,8 @@ TEST(Mistral, HasAWindowUnlessItIsNull) {
 }
 
 TEST(Phi3, HasAWindowWhereTheConfigNamesOne) {
-  EXPECT_EQ(shape(read(kLlama, R"({"model_type": "phi3"})"), "decoder").window, 0);
-  const Model windowed = read(kLlama, R"({"model_type": "phi3", "sliding_window": 32})");
+  EXPECT_EQ(shape(read(kPhi3), "decoder").window, 0);
+  const Model windowed = read(kPhi3, R"({"sliding_window": 32})");
   EXPECT_EQ(shape(windowed, "decoder").window, 32);
 }
 
@@ -104,6 +109,70 @@ TEST(Qwen2, HasBiasesOnQkvOnlyAndALateWindow) {
   const Model all = read(kLlama, R"({"model_type": "qwen2", "sliding_window": 32,
       "use_sliding_window": true, "max_window_layers": 0})");
   EXPECT_EQ(all.type_of(1).shape.window, 32);
+}
+
+// Of transformers 4.53 and later; the list wins over max_window_layers.
+TEST(Qwen, HasAWindowInTheLayersThatLayerTypesNames) {
+  for (const char* family : {"qwen2", "qwen3"}) {
+    Json json = changed(kLlama, R"({"num_hidden_layers": 4, "use_sliding_window": true,
+        "sliding_window": 32, "max_window_layers": 1, "layer_types":
+        ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]})");
+    json["model_type"] = family;
+    const Model mixed = model_from_json(json, "c");
+    std::vector<std::int64_t> windows;
+    for (int i = 1; i < 5; ++i) windows.push_back(mixed.type_of(i).shape.window);
+    EXPECT_EQ(windows, (std::vector<std::int64_t>{32, 0, 32, 0})) << family;
+    json["layer_types"] =
+        Json::array({"full_attention", "full_attention", "full_attention", "full_attention"});
+    EXPECT_EQ(model_from_json(json, "c").types.size(), 3U) << family;
+  }
+}
+
+TEST(PaddingIds, AreTheConfigsOrTheFamilys) {
+  struct Case {
+    const char* base;
+    const char* changes;
+    std::int64_t expected;
+  };
+  constexpr Case kCases[] = {
+      {kLlama, "{}", kNoPadding},
+      {kLlama, R"({"pad_token_id": 7})", 7},
+      {kLlama, R"({"pad_token_id": -1})", 99},
+      {kOpt, "{}", 1},
+      {kBert, "{}", 0},
+      {kPhi3, "{}", 99},
+      {kGpt2, R"({"pad_token_id": 7})", kNoPadding},
+      {kT5, "{}", kNoPadding},
+  };
+  for (const Case& c : kCases)
+    EXPECT_EQ(shape(read(c.base, c.changes), "embedding").padding_id, c.expected)
+        << c.base << c.changes;
+  Json json = changed(kBert, "{}");
+  json["pad_token_id"] = nullptr;
+  EXPECT_EQ(shape(model_from_json(json, "c"), "embedding").padding_id, kNoPadding);
+}
+
+TEST(MaximumPositions, AreTheFamilysWhereTheConfigHasNone) {
+  struct Case {
+    const char* base;
+    const char* changes;
+    std::int64_t sequence;
+  };
+  constexpr Case kCases[] = {
+      {kLlama, R"({"max_position_embeddings": null})", 2048},
+      {kPhi3, R"({"max_position_embeddings": null})", 4096},
+      {kLlama, R"({"model_type": "mistral", "max_position_embeddings": null})", kLongest},
+      {kLlama, R"({"model_type": "qwen2", "num_key_value_heads": 2,
+                   "max_position_embeddings": null})",
+       kLongest},
+      {kGpt2, R"({"n_positions": null})", 1024},
+      {kOpt, R"({"max_position_embeddings": null})", 2048},
+      {kBert, R"({"max_position_embeddings": null})", 512},
+  };
+  for (const Case& c : kCases) {
+    EXPECT_EQ(read(c.base, c.changes).sequence, c.sequence) << c.base;
+    EXPECT_EQ(read(c.base, c.changes, 64).sequence, 64) << c.base;
+  }
 }
 
 TEST(Mixtral, HasExperts) {
@@ -228,7 +297,7 @@ constexpr NumbersCase kNumbers[] = {
     {"llama as it is", kLlama, "{}", 1e-6, 1e4, 0.02},
     {"mixtral as it is", kLlama, R"({"model_type": "mixtral"})", 1e-5, 1e6, 0.02},
     {"qwen3 as it is", kLlama, R"({"model_type": "qwen3"})", 1e-6, 1e4, 0.02},
-    {"phi3 as it is", kLlama, R"({"model_type": "phi3"})", 1e-5, 1e4, 0.02},
+    {"phi3 as it is", kPhi3, "{}", 1e-5, 1e4, 0.02},
     {"null is absent", kLlama, R"({"rope_theta": null, "rms_norm_eps": null})", 1e-6, 1e4, 0.02},
     {"llama with its own", kLlama,
      R"({"rms_norm_eps": 1e-5, "rope_theta": 5e5, "initializer_range": 0.01})", 1e-5, 5e5, 0.01},
@@ -351,8 +420,36 @@ struct MistakeCase {
 };
 
 constexpr MistakeCase kMistakes[] = {
-    {"a family nobody reads", kLlama, R"({"model_type": "lama"})", 0, "did you mean 'llama'",
+    {"an unknown family", kLlama, R"({"model_type": "lama"})", 0, "family 'lama' are not read",
      "config.json: model_type", "bert, bloom, gpt2, llama"},
+    {"a family of experts whose name is near a dense one's", kLlama,
+     R"({"model_type": "qwen3_moe"})", 0, "family 'qwen3_moe' are not read",
+     "config.json: model_type", "mixtures of experts too, as a braid.model"},
+    {"experts in a dense family", kLlama,
+     R"({"model_type": "qwen3", "num_experts": 128, "num_experts_per_tok": 8})", 0,
+     "asks for experts, which a qwen3 model here does not have", "config.json: num_experts",
+     "as a braid.model, whose blocks may have experts"},
+    {"an odd head that rotary positions would turn", kLlama, R"({"head_dim": 3})", 0,
+     "a head of 3 has one value left over", "config.json: types[1].head_dim", "an even head_dim"},
+    {"an alias that contradicts its key", kGpt2, R"({"hidden_size": 32})", 0,
+     "otherwise than 'n_embd'", "config.json: hidden_size", "leave one"},
+    {"two numbers of labels", kVit, R"({"num_labels": 3, "id2label": {"0": "a", "1": "b"}})", 0,
+     "3 labels, but id2label has 2", "config.json: num_labels", "make the two agree"},
+    {"one label, which is a regression", kVit, R"({"num_labels": 1})", 0, "by regression",
+     "config.json: num_labels", "at least 2"},
+    {"a padding token outside the vocabulary", kLlama, R"({"pad_token_id": 100})", 0,
+     "100 is no row of the 100", "config.json: pad_token_id", "null for no padding"},
+    {"types of other layers than there are", kLlama,
+     R"({"model_type": "qwen2", "layer_types": ["full_attention"]})", 0, "1 types for 2 layers",
+     "config.json: layer_types", "one for each layer"},
+    {"a type of layer that is not known", kLlama,
+     R"({"model_type": "qwen2", "layer_types": ["full_attention", "linear_attention"]})", 0,
+     "'linear_attention' are not known", "config.json: layer_types[1]", "sliding_attention"},
+    {"sliding layers without a window", kLlama,
+     R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})", 0,
+     "window that is switched off", "config.json: layer_types", "set use_sliding_window"},
+    {"an image that is no square", kVit, R"({"image_size": [32, 64]})", 0, "only square images",
+     "config.json: image_size", "two equal ones"},
     {"neither format", kLlama, R"({"model_type": null})", 0, "neither a Hugging Face config",
      "config.json", "\"model_type\""},
     {"a missing key", kLlama, R"({"hidden_size": null})", 0, "'hidden_size' is missing",
@@ -400,9 +497,9 @@ constexpr MistakeCase kMistakes[] = {
      R"({"braid_parameters": 82753})", 0, "have 82752 parameters, not 82753",
      "config.json: braid_parameters", "leave the key out"},
     {"scores without a scale", kGpt2, R"({"scale_attn_weights": false})", 0,
-     "without scaled scores", "config.json: scale_attn_weights", "usual way"},
+     "without scaled scores", "config.json: scale_attn_weights", "with true here"},
     {"scores scaled by layer", kGpt2, R"({"scale_attn_by_inverse_layer_idx": true})", 0,
-     "scaled by layer", "config.json: scale_attn_by_inverse_layer_idx", "usual way"},
+     "scaled by layer", "config.json: scale_attn_by_inverse_layer_idx", "with false here"},
     {"an unknown activation", kGpt2, R"({"activation_function": "silu"})", 0, "'silu'",
      "config.json: activation_function", "relu"},
     {"a flag that is a number", kLlama, R"({"tie_word_embeddings": 1})", 0,
@@ -417,10 +514,10 @@ constexpr MistakeCase kMistakes[] = {
     {"a projected embedding", kOpt, R"({"word_embed_proj_dim": 32})", 0, "need a projection",
      "config.json: word_embed_proj_dim", "opt-350m"},
     {"relative positions in BERT", kBert, R"({"position_embedding_type": "relative_key"})", 0,
-     "'relative_key'", "config.json: position_embedding_type", "absolute"},
+     "relative to each other", "config.json: position_embedding_type", "absolute"},
     {"residuals from behind a norm", kBloom,
      R"({"apply_residual_connection_post_layernorm": true})", 0, "behind a norm",
-     "config.json: apply_residual_connection_post_layernorm", "ahead of it"},
+     "config.json: apply_residual_connection_post_layernorm", "with false here"},
     {"a patch larger than the image", kVit, R"({"patch_size": 64})", 0, "exceeds the image",
      "config.json: patch_size", "at most image_size"},
     {"no labels at all", kVit, R"({"num_labels": 0})", 0, "0 is out of range",

@@ -106,6 +106,7 @@ Model tiny_model(const std::string& name, int blocks, std::int64_t sequence) {
     json["tie_word_embeddings"] = true;
     json["num_key_value_heads"] = 2;
   }
+  if (name == "phi3") json["pad_token_id"] = nullptr;
   if (name == "mistral") json["sliding_window"] = 5;
   if (name == "opt") json["ffn_dim"] = 48;
   if (name == "mixtral") {
