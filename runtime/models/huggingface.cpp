@@ -275,6 +275,8 @@ std::string name_in_stage(const Model& model, int layer, const std::string& name
 // it. A matrix that stands alone ahead of the activation has another name there than beside a gate.
 std::string name_in_model(const Model& model, int layer, const std::string& name) {
   const LayerShape& shape = model.type_of(layer).shape;
+  // BERT: a head with a matrix of its own has its bias beside it.
+  if (shape.head_dense > 0 && !shape.tied && name == "bias") return "head.matrix.bias";
   if (shape.kind == LayerKind::merge || shape.attention == AttentionKind::window)
     return name_in_stage(model, layer, name);
   if (shape.kind != LayerKind::block || shape.cross_tokens + shape.carried_tokens == 0)
