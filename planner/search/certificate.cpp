@@ -10,8 +10,10 @@
 
 namespace braid {
 
-Seconds physics_bound(const Model& model, const Cluster& cluster, std::int64_t global_batch,
-                      Precision precision) {
+Seconds PhysicsBound::total() const { return std::max({compute, states, crossing}); }
+
+PhysicsBound physics_bound(const Model& model, const Cluster& cluster, std::int64_t global_batch,
+                           Precision precision) {
   double peak = 0, memory_rate = 0, link_rate = 0;
   for (const NodeGroup& nodes : cluster.groups) {
     const DeviceType& device = cluster.device_types[static_cast<std::size_t>(nodes.device_type)];
@@ -37,7 +39,7 @@ Seconds physics_bound(const Model& model, const Cluster& cluster, std::int64_t g
     const auto gradients = static_cast<double>(parameters(model) * bytes_of(precision));
     crossing = std::min(2 * boundary * batch, gradients) / link_rate;
   }
-  return Seconds(std::max({compute, states, crossing}));
+  return {Seconds(compute), Seconds(states), Seconds(crossing)};
 }
 
 namespace {

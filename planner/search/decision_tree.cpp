@@ -44,6 +44,31 @@ constexpr std::array kRules = {
         "says: offered on PrimePar's front, or when asked for"},
 };
 
+// Whether the user fixed what the rule speaks against.
+bool asks_for(const SpaceOptions& space, Rule rule) {
+  const FixedParts& fixed = space.fixed;
+  switch (rule) {
+    case Rule::tp_in_node:
+      return fixed.tp.has_value();
+    case Rule::ulysses_or_ring:
+      return fixed.cp && fixed.tp_kind == TensorKind::ulysses;
+    case Rule::ring_needs_tokens:
+      return fixed.cp.has_value();
+    case Rule::fill_pipeline:
+      return fixed.micro_batches || fixed.replica_samples;
+    case Rule::gpipe_memory:
+      return space.schedules == std::vector{ScheduleKind::gpipe};
+    case Rule::few_chunks:
+      return fixed.chunks.has_value();
+    case Rule::unmeasured_squares:
+      return fixed.tp_kind == TensorKind::spatial_temporal;
+    case Rule::near_tensor_groups:
+    case Rule::covered_layout:
+      return false;
+  }
+  return false;
+}
+
 int max_experts(const Model& model) {
   std::int64_t experts = 1;
   for (const LayerType& type : model.types) experts = std::max(experts, type.shape.experts);
@@ -79,12 +104,14 @@ class Builder {
 
   DecisionTree build() {
     const int devices = cluster_.num_devices();
+    tree_.fixed = options_.fixed;
     for (const int stages : divisors(devices)) {
+      if (options_.fixed.stages.value_or(stages) != stages) continue;
       if (stages > blocks_ || (options_.max_pp > 0 && stages > options_.max_pp)) {
         ++tree_.illegal_degrees;
         continue;
       }
-      TreeBranch branch{stages, devices / stages, {}};
+      TreeBranch branch{stages, devices / stages, options_.fixed, {}};
       grow_tensor(branch);
       tree_.branches.push_back(std::move(branch));
       add_configurations(stages);
@@ -98,6 +125,7 @@ class Builder {
   void grow_tensor(TreeBranch& branch) {
     for (int tp = 1; tp <= branch.stage_devices && branch.stage_devices % tp == 0; tp *= 2) {
       if (beyond(tp, options_.max_tp)) break;
+      if (options_.fixed.tp.value_or(tp) != tp) continue;
       for (const TensorKind kind : {TensorKind::megatron, TensorKind::ulysses}) {
         if (tp == 1 && kind == TensorKind::ulysses) continue;
         grow_context(branch, {.tp = tp, .tp_kind = kind});
@@ -137,9 +165,15 @@ class Builder {
           s.ep = ep;
           s.zero = static_cast<Zero>(zero);
           s.recompute = recompute;
+          if (!some_layer_allows(s)) continue;
           branch.leaves.push_back(
               {.strategy = s, .pruned_by = pruned, .spared_from = std::nullopt});
         }
+  }
+
+  bool some_layer_allows(const Strategy& s) const {
+    return std::ranges::any_of(
+        model_.types, [&](const LayerType& type) { return options_.fixed.allows(type.shape, s); });
   }
 
   void add_configurations(int stages) {
@@ -159,6 +193,8 @@ class Builder {
 
   void add(const Configuration& c) {
     if (!schedulable(c.shape)) return;
+    const int stage_devices = cluster_.num_devices() / c.shape.stages;
+    if (!options_.fixed.allows(c.shape, c.micro_batch, stage_devices)) return;
     // Chunks of equal size from blocks of one type, so that a stage's chunks cost the same.
     if (c.shape.chunks > 1 && (blocks_ % (c.shape.stages * c.shape.chunks) != 0 || !equal_blocks()))
       return;
@@ -226,7 +262,7 @@ Rule rule_named(const std::string& name) {
 }
 
 bool SpaceOptions::applies(Rule rule) const {
-  return std::ranges::find(rules_off, rule) == rules_off.end();
+  return std::ranges::find(rules_off, rule) == rules_off.end() && !asks_for(*this, rule);
 }
 
 std::size_t DecisionTree::num_leaves() const {

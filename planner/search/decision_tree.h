@@ -14,6 +14,7 @@
 
 #include "planner/cluster/cluster.h"
 #include "planner/model/model.h"
+#include "planner/search/fixed_parts.h"
 #include "planner/strategy/mesh.h"
 #include "planner/strategy/pipeline.h"
 #include "planner/strategy/strategy.h"
@@ -51,6 +52,8 @@ struct SpaceOptions {
   bool even_cuts = false;           // stages of equal size only
   bool primepar = true;             // try what is on the front of PrimePar's operators
   bool all_configurations = false;  // heuristics prune none
+  FixedParts fixed;
+  // Whether the rule prunes: it is on, and what it speaks against is not fixed.
   bool applies(Rule rule) const;
 };
 
@@ -74,9 +77,11 @@ struct TreeLeaf {
 struct TreeBranch {
   int stages = 1;
   int stage_devices = 1;
+  FixedParts fixed;  // DecisionTree::fixed
   std::vector<TreeLeaf> leaves;
 };
 struct DecisionTree {
+  FixedParts fixed;  // what each layer and configuration keeps
   std::vector<TreeBranch> branches;
   std::map<Rule, int> pruned_configurations;
   std::vector<Configuration> configurations;

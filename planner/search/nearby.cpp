@@ -44,7 +44,9 @@ class Climber {
     for (const StagePlan& stage : plan.stages) {
       const std::vector<int> layers = layers_of(stage);
       for (std::size_t i = 0; i < layers.size(); ++i)
-        if (strategy_fault(shape(layers[i]), stage.strategies[i], plan.micro_batch())) return false;
+        if (!tree_.fixed.allows(shape(layers[i]), stage.strategies[i], plan.micro_batch()) ||
+            strategy_fault(shape(layers[i]), stage.strategies[i], plan.micro_batch()))
+          return false;
     }
     return true;
   }

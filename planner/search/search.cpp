@@ -12,6 +12,7 @@
 #include "planner/core/parallel.h"
 #include "planner/cost/make_cost_model.h"
 #include "planner/search/baselines.h"
+#include "planner/search/best_uniform.h"
 #include "planner/search/bmw_search.h"
 #include "planner/search/certificate.h"
 #include "planner/search/exact_search.h"
@@ -75,6 +76,21 @@ Exploration explore(const SearchContext& context, const DecisionTree& tree,
   return {};
 }
 
+// Error where the fixed parts are legal, but not in the space of this algorithm and cost.
+void expect_offered(const DecisionTree& tree, const SearchOptions& options) {
+  const auto offers = [](const TreeBranch& branch) { return !kept_strategies(branch).empty(); };
+  if (!options.space.fixed.any() ||
+      (!tree.configurations.empty() && std::ranges::any_of(tree.branches, offers)))
+    return;
+  const bool galvatron = options.cost == CostKind::galvatron;
+  throw Error(
+      {.what = fmt::format("the {} '{}' knows no plan with {}", galvatron ? "cost" : "algorithm",
+                           galvatron ? name_of(options.cost) : name_of(options.algorithm),
+                           options.space.fixed.to_string()),
+       .where = galvatron ? "--cost" : "--algorithm",
+       .fix = galvatron ? "use --cost measured or roofline" : "use --algorithm exact"});
+}
+
 bool has_points(const DecisionTree& tree) {
   return std::ranges::any_of(tree.branches, [](const TreeBranch& branch) {
     return std::ranges::any_of(branch.leaves, [](const TreeLeaf& leaf) {
@@ -92,7 +108,7 @@ DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* 
   DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
   if (options.algorithm != Algorithm::exact) return tree;
   const Profile* timed = options.cost == CostKind::measured ? profile : nullptr;
-  keep_timed(tree, timed);
+  keep_timed(tree, space, timed);
   if (space.primepar && options.cost != CostKind::galvatron)
     add_primepar_points(tree, model, cluster, {options.precision, timed});
   return tree;
@@ -172,6 +188,22 @@ void enter_leanest(const SearchContext& context, const DecisionTree& tree,
   found.ranked.push_back(std::move(closest));
 }
 
+// The uniform plan of the space, which takes part in the race.
+std::optional<Plan> enter_uniform(const SearchContext& context, const DecisionTree& tree,
+                                  const SearchOptions& options, Exploration& found) {
+  if (found.ranked.empty() || context.cost.has_own_iteration()) return std::nullopt;
+  std::optional<Finalist> uniform = best_uniform(context, tree, options.stop);
+  if (!uniform) return std::nullopt;
+  Plan plan = uniform->plan;
+  if (plan.prediction.iteration < found.ranked.front().plan.prediction.iteration) {
+    Finalists all(options.alternatives + 1);
+    all.add(*std::move(uniform));
+    for (Finalist& finalist : found.ranked) all.add(std::move(finalist));
+    found.ranked = all.ranked();
+  }
+  return plan;
+}
+
 // Where the bound leaves room, walks from the best plan of each kind may find a faster one.
 void look_nearby(const SearchContext& context, const DecisionTree& tree,
                  const SearchOptions& options, Exploration& found) {
@@ -225,6 +257,7 @@ DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Pro
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
                     const SearchOptions& options) {
   check(options);
+  check_fixed(options.space, model, cluster, options.global_batch);
   const auto start = std::chrono::steady_clock::now();
   const double cpu_start = cpu_seconds();
   const auto cost = make_cost_model(
@@ -238,11 +271,13 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               options.space.even_cuts};
   DecisionTree tree;
   Exploration found;
+  std::optional<Plan> uniform;
   if (options.algorithm == Algorithm::exact) {
     tree = tree_of(model, cluster, profile, options);
     found = prove(context, tree, options);
     ask_the_others(context, profile, options, found);
     enter_leanest(context, tree, options, found);
+    uniform = enter_uniform(context, tree, options, found);
     look_nearby(context, tree, options, found);
   } else {
     found = explore_alone(context, profile, options, tree);
@@ -263,8 +298,9 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     plan.cost = options.cost;
     plan.precision = options.precision;
     plan.gradient_precision = options.gradient_precision;
-    plan.certificate = {name_of(options.algorithm), Seconds(found.lower_bound),
-                        physics_bound(model, cluster, options.global_batch, options.precision)};
+    plan.certificate = {
+        name_of(options.algorithm), Seconds(found.lower_bound),
+        physics_bound(model, cluster, options.global_batch, options.precision).total()};
   };
   for (std::size_t i = 0; i < found.ranked.size(); ++i) {
     Plan& plan = found.ranked[i].plan;
@@ -275,9 +311,12 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
       result.alternatives.push_back({plan, why_slower(plan, *result.plan)});
     }
   }
+  if (uniform) complete(*uniform);
+  result.uniform = std::move(uniform);
   if (result.plan) {
     verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
   } else if (!found.statistics.interrupted) {
+    expect_offered(result.tree, options);
     result.infeasible = explain_infeasible(context, result.tree, profile, options, complete);
   }
   result.statistics.seconds =

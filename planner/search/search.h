@@ -74,6 +74,9 @@ struct SearchStatistics {
 
 struct SearchResult {
   std::optional<Plan> plan;  // none: infeasible
+  // The fastest plan with one strategy for all blocks and stages of equal size, as Megatron-LM runs
+  // them; may be the plan itself. Only the exact search looks for it.
+  std::optional<Plan> uniform;
   std::vector<Alternative> alternatives;
   std::optional<Infeasible> infeasible;
   SearchStatistics statistics;

@@ -47,7 +47,8 @@ class Pricer {
   bool offered(const Strategy& s, const LayerShape& shape) const {
     const bool block = shape.kind == LayerKind::block || shape.kind == LayerKind::merge;
     const auto& wanted = block ? filter_.blocks : filter_.outside;
-    return (!wanted || wanted(s)) && !strategy_fault(shape, s, site_.micro_batch).has_value();
+    return (!wanted || wanted(s)) && list_.fixed.allows(shape, s, site_.micro_batch) &&
+           !strategy_fault(shape, s, site_.micro_batch).has_value();
   }
 
   // Without those that another of the same layout covers.
@@ -167,6 +168,7 @@ class Pricer {
 
 StrategyList strategies_of(const TreeBranch& branch, const CostModel& cost) {
   StrategyList list;
+  list.fixed = branch.fixed;
   for (const Strategy& s : kept_strategies(branch)) {
     if (!cost.prices(s)) continue;
     const ActivationLayout layout = layout_of(s);

@@ -32,6 +32,7 @@ struct StrategyList {
   std::vector<Strategy> strategies;
   std::vector<int> layout;                // of each strategy
   std::vector<ActivationLayout> layouts;  // by index
+  FixedParts fixed;                       // TreeBranch::fixed
 };
 StrategyList strategies_of(const TreeBranch& branch, const CostModel& cost);
 

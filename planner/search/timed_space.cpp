@@ -32,13 +32,14 @@ bool is_timed(const Profile& profile, const TreeBranch& branch, const Configurat
 
 bool is_timed(const Profile& profile, const Strategy& s) { return most_samples(profile, s) > 0; }
 
-void keep_timed(DecisionTree& tree, const Profile* profile) {
+void keep_timed(DecisionTree& tree, const SpaceOptions& space, const Profile* profile) {
   restore_leaves(tree,
                  [&](const Strategy& s) { return profile == nullptr || is_timed(*profile, s); });
   if (profile == nullptr) return;
   std::erase_if(tree.configurations, [&](const Configuration& c) {
     const std::optional<Rule> rule = advice_against(c);
-    if (!rule || is_timed(*profile, branch_of(tree, c.shape.stages), c)) return false;
+    if (!rule || !space.applies(*rule) || is_timed(*profile, branch_of(tree, c.shape.stages), c))
+      return false;
     ++tree.pruned_configurations[*rule];
     return true;
   });

@@ -12,8 +12,8 @@ namespace braid {
 bool is_timed(const Profile& profile, const Strategy& strategy);
 
 // Leaves that only a heuristic has pruned come back where the profile has timed their split, and
-// configurations that a heuristic advises against go where a device would get more samples than
-// were timed. Without a profile all leaves come back.
-void keep_timed(DecisionTree& tree, const Profile* profile);
+// configurations that a heuristic in force advises against go where a device would get more samples
+// than were timed. Without a profile all leaves come back.
+void keep_timed(DecisionTree& tree, const SpaceOptions& space, const Profile* profile);
 
 }  // namespace braid

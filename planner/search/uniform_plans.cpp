@@ -105,7 +105,7 @@ std::vector<Plan> uniform_plans(const Model& model, const Cluster& cluster, cons
   const DecisionTree tree = build_tree(model, cluster, options.global_batch, options.space);
   const Certificate certificate{
       "uniform", Seconds(0),
-      physics_bound(model, cluster, options.global_batch, options.precision)};
+      physics_bound(model, cluster, options.global_batch, options.precision).total()};
   std::vector<Plan> plans;
   std::int64_t priced = 0;
   for (const Configuration& c : tree.configurations) {

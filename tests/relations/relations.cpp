@@ -348,6 +348,70 @@ Violation the_plan_is_in_its_own_space(const Answered& answered) {
   return contradiction("the plan's own space, then all", narrow, answered.answer());
 }
 
+// The parts in which all layers of a plan agree, and its configuration.
+FixedParts parts_of(const Plan& plan) {
+  const Strategy block = plan.stages.front().strategies[1];
+  FixedParts parts;
+  const auto add = [&](auto FixedParts::*part, auto value) {
+    parts.*part = value;
+    for (const StagePlan& stage : plan.stages) {
+      const std::vector<int> layers = layers_of(stage);
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        if (!parts.allows(plan.model.type_of(layers[i]).shape, stage.strategies[i],
+                          plan.micro_batch()))
+          (parts.*part).reset();
+    }
+  };
+  add(&FixedParts::tp, block.tp);
+  add(&FixedParts::tp_kind, block.tp_kind);
+  add(&FixedParts::cp, block.cp);
+  add(&FixedParts::dp, block.dp);
+  add(&FixedParts::ep, block.ep);
+  add(&FixedParts::zero, block.zero);
+  add(&FixedParts::recompute, block.recompute);
+  add(&FixedParts::replica_samples, plan.micro_batch() / block.dp);
+  parts.stages = plan.shape.stages;
+  parts.chunks = plan.shape.chunks;
+  parts.micro_batches = plan.shape.micro_batches;
+  return parts;
+}
+
+// Fixing the plan's own parts gives its time or a better one.
+Violation the_plan_keeps_its_own_parts(const Answered& answered) {
+  if (answered.plan() == nullptr) return std::nullopt;
+  SearchOptions options = options_of(answered.question());
+  options.space.fixed = parts_of(*answered.plan());
+  const SearchResult fixed = ask(answered.question(), options);
+  const std::string what = "with " + options.space.fixed.to_string();
+  if (!at_most(time_of(fixed), time_of(answered.answer())))
+    return fmt::format("{}: {}, without {}", what, in_words(fixed), in_words(answered.answer()));
+  return contradiction(what, fixed, answered.answer());
+}
+
+// Fixing a part that the plan does not have can only make the answer slower.
+Violation a_fixed_part_is_no_faster(const Answered& answered) {
+  const auto fixed = [&](const FixedParts& parts) -> Violation {
+    SearchOptions options = options_of(answered.question());
+    options.space.fixed = parts;
+    SearchResult result;
+    try {
+      result = ask(answered.question(), options);
+    } catch (const Error&) {  // not possible for this model or cluster
+      return std::nullopt;
+    }
+    const std::string what = "with " + parts.to_string();
+    if (!at_most(time_of(answered.answer()), time_of(result)))
+      return fmt::format("{}: {}, without {}", what, in_words(result), in_words(answered.answer()));
+    return contradiction(what, result, answered.answer());
+  };
+  for (const FixedParts& parts :
+       {FixedParts{.tp = 2}, FixedParts{.dp = 2}, FixedParts{.stages = 2},
+        FixedParts{.zero = Zero::gradients}, FixedParts{.recompute = Recompute::full},
+        FixedParts{.replica_samples = 1}})
+    if (auto wrong = fixed(parts)) return wrong;
+  return std::nullopt;
+}
+
 constexpr Relation kRelations[] = {
     {"the answer is sound", 0, the_answer_is_sound},
     {"every used fact is felt", 0, every_used_fact_is_felt},
@@ -368,6 +432,8 @@ constexpr Relation kRelations[] = {
     {"rules are no part of the bound", 3, rules_are_no_part_of_the_bound},
     {"a smaller space is no faster", 8, a_smaller_space_is_no_faster},
     {"the plan is in its own space", 1, the_plan_is_in_its_own_space},
+    {"the plan keeps its own parts", 1, the_plan_keeps_its_own_parts},
+    {"a fixed part is no faster", 6, a_fixed_part_is_no_faster},
 };
 
 }  // namespace

@@ -1,0 +1,17 @@
+#pragma once
+// The plan that a system without per-layer choices can run.
+
+#include <atomic>
+#include <optional>
+
+#include "planner/search/finalists.h"
+
+namespace braid {
+
+// The fastest plan of the tree that Megatron-LM could run: one strategy for all blocks (megatron
+// tensor parallelism, ZeRO 0 or 1), stages of equal size, schedule 1f1b or interleaved, ranks in
+// order pp_dp_cp_tp. None where nothing of this kind fits. `stop` may be null.
+std::optional<Finalist> best_uniform(const SearchContext& context, const DecisionTree& tree,
+                                     const std::atomic<bool>* stop);
+
+}  // namespace braid
