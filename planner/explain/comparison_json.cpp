@@ -2,6 +2,7 @@
 
 #include "planner/core/json.h"
 #include "planner/explain/comparison.h"
+#include "planner/explain/utilisation.h"
 
 namespace braid {
 
@@ -10,6 +11,23 @@ namespace {
 constexpr const char* kFormat = "braid.comparison";
 
 Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+// A row of the text: predicted, measured and the errors between them.
+Json figures_json(const ComparedPlan& compared) {
+  const Plan& plan = compared.plan;
+  const Bytes planned = predicted_allocation(plan);
+  Json json = {{"predicted_seconds", plan.prediction.iteration.value()},
+               {"predicted_allocated_bytes", planned.value()}};
+  if (!compared.measured) return json;
+  const MeasuredPlan& run = *compared.measured;
+  json["measured"] = to_json(utilisation(plan, run.seconds));
+  json["time_error"] = Outturn{plan.prediction.iteration.value(), run.seconds.value()}.error();
+  if (const std::optional<Bytes> held = run.allocated()) {
+    json["measured_allocated_bytes"] = held->value();
+    json["memory_error"] = planned / *held - 1;
+  }
+  return json;
+}
 
 Json range_json(const std::optional<ErrorRange>& range) {
   if (!range) return {};
@@ -34,7 +52,7 @@ ComparedPlan read_compared(const JsonValue& value) {
     compared.plan = plan_from_json(plan.raw(), plan.path());
   }
   compared.error = object.string_or("error", "");
-  object.find("layout");  // follows from the plan
+  for (const char* key : {"layout", "figures"}) object.find(key);  // follow from plan and report
   object.finish();
   return compared;
 }
@@ -86,7 +104,9 @@ Json to_json(const Comparison& comparison) {
     json["missing"].push_back({{"name", missing.name}, {"reason", missing.reason}});
   json["plans"] = Json::array();
   for (const ComparedPlan& compared : comparison.plans) {
-    Json entry{{"names", compared.names}, {"layout", short_name(compared.plan)}};
+    Json entry{{"names", compared.names},
+               {"layout", short_name(compared.plan)},
+               {"figures", figures_json(compared)}};
     if (!compared.error.empty()) entry["error"] = compared.error;
     if (compared.measured) {
       entry["spread"] = compared.measured->spread;

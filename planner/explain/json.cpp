@@ -2,6 +2,7 @@
 
 #include "planner/core/json.h"
 #include "planner/explain/summary.h"
+#include "planner/explain/utilisation.h"
 
 namespace braid {
 namespace {
@@ -12,10 +13,34 @@ Json peaks(const Prediction& prediction) {
   return json;
 }
 
-Json predicted(const Prediction& prediction) {
-  return {{"iteration_seconds", prediction.iteration.value()},
-          {"samples_per_second", prediction.samples_per_second},
-          {"peak_memory_bytes", peaks(prediction)}};
+Json breakdown_json(const StagePrediction& stage) {
+  const MemoryParts parts = memory_parts(stage);
+  return {{"weights", parts.weights.value()},     {"gradients", parts.gradients.value()},
+          {"optimizer", parts.optimizer.value()}, {"activations", parts.activations.value()},
+          {"in_flight", stage.in_flight},         {"workspace", parts.workspace.value()},
+          {"slack", parts.slack.value()},         {"overhead", parts.overhead.value()}};
+}
+
+Json stage_memory(const Plan& plan) {
+  Json json = Json::array();
+  for (const StagePrediction& stage : plan.prediction.stages) {
+    json.push_back(breakdown_json(stage));
+    json.back()["peak"] = stage.peak.value();
+    json.back()["budget"] = stage.budget.value();
+  }
+  return json;
+}
+
+Json time_json(const TimeBreakdown& breakdown) {
+  Json shares = Json::object();
+  for (const TimeShare& share : breakdown.shares) shares[share.name] = share.time.value();
+  return {{"stage", breakdown.stage}, {"seconds", std::move(shares)}};
+}
+
+Json bound_json(Seconds bound) { return bound > Seconds(0) ? Json(bound.value()) : Json(nullptr); }
+Json excess_json(Seconds iteration, Seconds bound) {
+  const auto fraction = excess(iteration, bound);
+  return fraction ? Json(*fraction) : Json(nullptr);
 }
 
 Json balance(const Plan& plan) {
@@ -42,7 +67,8 @@ Json search_figures(const SearchResult& result) {
           {"configurations", statistics.configurations},
           {"solved", statistics.solved},
           {"left_out", std::move(left_out)},
-          {"interrupted", statistics.interrupted}};
+          {"interrupted", statistics.interrupted},
+          {"fixed", result.tree.fixed.to_string()}};
 }
 
 Json alternative_json(const Alternative& alternative) {
@@ -58,12 +84,13 @@ Json alternative_json(const Alternative& alternative) {
           {"plan", to_json(plan)}};
 }
 
-Json breakdown_json(const StagePrediction& stage) {
-  const MemoryParts parts = memory_parts(stage);
-  return {{"weights", parts.weights.value()},     {"gradients", parts.gradients.value()},
-          {"optimizer", parts.optimizer.value()}, {"activations", parts.activations.value()},
-          {"in_flight", stage.in_flight},         {"workspace", parts.workspace.value()},
-          {"slack", parts.slack.value()},         {"overhead", parts.overhead.value()}};
+Json uniform_json(const SearchResult& result) {
+  if (!result.uniform) return nullptr;
+  const Plan& uniform = *result.uniform;
+  return {{"iteration_seconds", uniform.prediction.iteration.value()},
+          {"slower", uniform.prediction.iteration / result.plan->prediction.iteration - 1},
+          {"shape", shape_line(uniform)},
+          {"plan", to_json(uniform)}};
 }
 
 Json rule_json(const Mistake& mistake) {
@@ -86,9 +113,26 @@ Json infeasible_json(const Infeasible& infeasible) {
 
 }  // namespace
 
+Json predicted_json(const Plan& plan) {
+  const Seconds iteration = plan.prediction.iteration;
+  const Certificate& certificate = plan.certificate;
+  const TimeBreakdown breakdown = time_breakdown(plan);
+  Json json = to_json(utilisation(plan, iteration));
+  json["peak_flops_per_second"] = cluster_peak(plan.cluster, plan.precision).value();
+  json["bubble_fraction"] = bubble_fraction(breakdown, iteration);
+  json["lower_bound_seconds"] = bound_json(certificate.lower_bound);
+  json["gap"] = excess_json(iteration, certificate.lower_bound);
+  json["physics_bound_seconds"] = bound_json(certificate.physics_bound);
+  json["physics_excess"] = excess_json(iteration, certificate.physics_bound);
+  json["time"] = time_json(breakdown);
+  json["peak_memory_bytes"] = peaks(plan.prediction);
+  json["memory_bytes"] = stage_memory(plan);
+  return json;
+}
+
 Json plan_answer_json(const Plan& plan) {
   return {{"status", "ok"},
-          {"predicted", predicted(plan.prediction)},
+          {"predicted", predicted_json(plan)},
           {"balance", balance(plan)},
           {"plan", to_json(plan)}};
 }
@@ -101,10 +145,11 @@ Json result_json(const SearchResult& result) {
   Json json;
   if (result.plan) {
     json = {{"status", "ok"},
-            {"predicted", predicted(result.plan->prediction)},
+            {"predicted", predicted_json(*result.plan)},
             {"search", search_figures(result)},
             {"balance", balance(*result.plan)},
             {"plan", to_json(*result.plan)},
+            {"uniform", uniform_json(result)},
             {"alternatives", Json::array()}};
     for (const Alternative& alternative : result.alternatives)
       json["alternatives"].push_back(alternative_json(alternative));

@@ -7,6 +7,9 @@
 namespace braid {
 
 Json result_json(const SearchResult& result);
+// All figures of a priced plan that its text has: speed, MFU, bounds, where the time goes, memory
+// of each stage by part.
+Json predicted_json(const Plan& plan);
 // The same for a plan by itself: without "search" and "alternatives".
 Json plan_answer_json(const Plan& plan);
 // The same for a plan that does not fit.

@@ -7,6 +7,7 @@
 #include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/explain/summary.h"
+#include "planner/explain/utilisation.h"
 
 namespace braid {
 
@@ -109,6 +110,20 @@ Json memory_json(const Plan& plan, std::size_t stage, const HeldMemory& held) {
   return json;
 }
 
+namespace {
+
+// Made from the plan and the step; readers of the file need no planner for them.
+constexpr const char* kFigures[] = {"samples_per_second", "tokens_per_second", "flops_per_sample",
+                                    "physics_bound_seconds"};
+
+void add_figures(Json& json, const RunReport& report) {
+  if (!(report.step > Seconds(0))) return;
+  const Json figures = to_json(utilisation(report.plan, report.step));
+  for (const char* key : kFigures) json[key] = figures.at(key);
+}
+
+}  // namespace
+
 Json to_json(const RunReport& report) {
   Json json = {{"format", kFormat}, {"version", kVersion}};
   json["plan"] = to_json(report.plan);
@@ -117,6 +132,7 @@ Json to_json(const RunReport& report) {
   for (const Seconds step : report.steps) json["step_seconds_all"].push_back(write(step));
   json["planned_step_seconds"] = write(report.plan.prediction.iteration);
   json["mfu"] = report.mfu ? Json(*report.mfu) : Json();
+  add_figures(json, report);
   json["losses"] = report.losses;
   if (!report.stopped_by.empty()) json["stopped_by"] = report.stopped_by;
   json["stages"] = Json::array();
@@ -140,6 +156,7 @@ RunReport report_from_json(const Json& json, const std::string& source) {
     report.steps.emplace_back(step.number());
   object.number("planned_step_seconds");
   if (const JsonValue mfu = object.at("mfu"); !mfu.raw().is_null()) report.mfu = mfu.number();
+  for (const char* key : kFigures) object.find(key);
   for (const JsonValue& loss : object.array("losses")) report.losses.push_back(loss.number());
   if (object.has("stopped_by")) report.stopped_by = object.string("stopped_by");
   const std::vector<JsonValue> stages = object.array("stages");

@@ -21,6 +21,8 @@ const StagePlan& stage_at(const Plan& plan, int stage) {
 // Rounding of a sum over some ten thousand operations stays far below this.
 constexpr double kNothing = 1e-9;
 
+constexpr const char* kBubble = "bubble";
+
 // Galvatron's formulas may find an iteration with reduction shorter than one without: it then costs
 // nothing, and gives nothing back.
 double reduction(const LayerTime& terms) { return std::max(terms.reduce, 0.0); }
@@ -113,8 +115,13 @@ TimeBreakdown time_breakdown(const Plan& plan) {
   add("transfers", transfers);
   // A cost model with a formula of its own may count less than its stages do (Galvatron's leaves
   // the middle stages out); saying so beats a bar that does not add up.
-  add(idle < 0 ? "left out by the cost model" : "bubble", idle - transfers);
+  add(idle < 0 ? "left out by the cost model" : kBubble, idle - transfers);
   return breakdown;
+}
+
+double bubble_fraction(const TimeBreakdown& breakdown, Seconds iteration) {
+  const auto bubble = std::ranges::find(breakdown.shares, kBubble, &TimeShare::name);
+  return bubble == breakdown.shares.end() ? 0 : bubble->time / iteration;
 }
 
 MemoryParts held_parts(const StagePrediction& stage) {
@@ -168,24 +175,6 @@ bool knows_shapes(const Model& model) {
   return std::ranges::all_of(model.types, [](const LayerType& type) {
     return type.shape.kind != LayerKind::block || type.shape.heads > 0;  // imported ones have none
   });
-}
-
-std::string peak_remark(const Cluster& cluster, double utilisation, std::string_view verb) {
-  if (!(utilisation > 1)) return {};
-  std::vector<std::string> names;
-  names.reserve(cluster.device_types.size());
-  for (const DeviceType& device : cluster.device_types)
-    names.push_back(fmt::format("'{}'", printable(device.name)));
-  return fmt::format(
-      "MFU above 100%: devices {} {:.2f} times the peak that the cluster gives {}; correct its "
-      "\"peak\", or measure it: braid profile hardware --out FILE",
-      verb, utilisation, join(names, ", "));
-}
-
-std::optional<double> model_flops_utilisation(const Plan& plan) {
-  if (!knows_shapes(plan.model)) return std::nullopt;
-  const Flops work = training_flops(plan.model) * static_cast<double>(plan.global_batch);
-  return work / cluster_peak(plan.cluster, plan.precision) / plan.prediction.iteration;
 }
 
 std::optional<double> excess(Seconds iteration, Seconds bound) {

@@ -38,6 +38,8 @@ struct TimeBreakdown {
 };
 // Of the stage that is busy longest.
 TimeBreakdown time_breakdown(const Plan& plan);
+// The share of the iteration in which that stage waits for others.
+double bubble_fraction(const TimeBreakdown& breakdown, Seconds iteration);
 
 // The parts of what a device holds at a stage's worst moment.
 struct MemoryParts {
@@ -54,14 +56,8 @@ std::optional<int> first_overflow(const Prediction& prediction);
 
 // Peaks of all devices together.
 FlopsPerSecond cluster_peak(const Cluster& cluster, Precision precision);
-// FLOPs of the model over what the devices could have done meanwhile; none where the layers' shapes
-// are not known (a profile of another system carries times only).
-std::optional<double> model_flops_utilisation(const Plan& plan);
+// Whether the layers' shapes are known: a profile of another system carries times only.
 bool knows_shapes(const Model& model);
-// Where a utilisation is above 1: that a peak in the cluster is too low, and how to mend it, in one
-// line. Otherwise empty. `verb` says how devices came to it: "did", "are priced at".
-std::string peak_remark(const Cluster& cluster, double utilisation, std::string_view verb);
-
 // By how much an iteration exceeds a bound, as a fraction; none for a bound that was never set.
 std::optional<double> excess(Seconds iteration, Seconds bound);
 

@@ -5,6 +5,7 @@
 #include "planner/core/text.h"
 #include "planner/explain/sections.h"
 #include "planner/explain/summary.h"
+#include "planner/explain/utilisation.h"
 
 namespace braid {
 namespace {
@@ -45,11 +46,10 @@ std::string batch_line(const Plan& plan) {
 }
 
 std::string speed_line(const Plan& plan, const RenderOptions& options) {
-  const Prediction& prediction = plan.prediction;
-  const double tokens = prediction.samples_per_second * static_cast<double>(plan.model.sequence);
+  const Utilisation figures = utilisation(plan, plan.prediction.iteration);
   return fmt::format("{}   {:.4g} samples/s   {} tokens/s",
-                     paint(format_seconds(prediction.iteration), Tone::good, options),
-                     prediction.samples_per_second, format_count(tokens));
+                     paint(format_seconds(figures.iteration), Tone::good, options),
+                     figures.samples_per_second, format_count(figures.tokens_per_second));
 }
 
 std::string format_flops(Flops work) {
@@ -60,7 +60,7 @@ std::string format_flops(Flops work) {
 }
 
 std::string utilisation_line(const Plan& plan, const RenderOptions& options) {
-  const auto mfu = model_flops_utilisation(plan);
+  const auto mfu = utilisation(plan, plan.prediction.iteration).mfu;
   if (!mfu) return "not known: the profile carries no layer shapes";
   const Cluster& cluster = plan.cluster;
   const auto peak_of = [&](const NodeGroup& group) {
@@ -118,6 +118,14 @@ std::string search_line(const Certificate& certificate, const SearchStatistics& 
   return line;
 }
 
+// "tp4 dp8 · 4 stages · 1f1b · 64 × 8 samples: 55.5 s, +1.7%"
+std::string uniform_line(const Plan& uniform, const Plan& best) {
+  const Seconds time = uniform.prediction.iteration;
+  const double slower = time / best.prediction.iteration - 1;
+  return fmt::format("{}: {}, {}", shape_line(uniform), format_seconds(time),
+                     slower < 1e-6 ? "no slower" : fmt::format("+{:.1f}%", slower * 100));
+}
+
 }  // namespace
 
 std::string heading(const std::string& text, const std::string& remark,
@@ -142,10 +150,6 @@ std::string headline(const Plan& plan, const SearchResult* search, const RenderO
   table.add({});
   table.add({name("iteration"), speed_line(plan, options)});
   table.add({name("MFU"), utilisation_line(plan, options)});
-  if (const std::string remark =
-          peak_remark(plan.cluster, model_flops_utilisation(plan).value_or(0), "are priced at");
-      !remark.empty())
-    table.add({"", paint(remark, Tone::bad, options)});
   const Seconds iteration = plan.prediction.iteration;
   if (const auto gap = excess(iteration, plan.certificate.lower_bound))
     table.add({name("optimality"), optimality_line(plan.certificate, *gap)});
@@ -156,6 +160,10 @@ std::string headline(const Plan& plan, const SearchResult* search, const RenderO
     table.add({name("physics"),
                fmt::format("{} slower than peak FLOPs, memory and links allow ({})",
                            format_excess(*gap), format_seconds(plan.certificate.physics_bound))});
+  if (search != nullptr && search->tree.fixed.any())
+    table.add({name("fixed"), search->tree.fixed.to_string()});
+  if (search != nullptr && search->uniform)
+    table.add({name("uniform"), uniform_line(*search->uniform, plan)});
   if (search != nullptr)
     table.add({name("search"), search_line(plan.certificate, search->statistics)});
   return table.text();

@@ -138,6 +138,9 @@ std::string render_tree(const DecisionTree& tree, const RenderOptions& options) 
               fmt::format("{} strategies, {} kept, over {} pipeline degrees", tree.num_leaves(),
                           tree.num_leaves() - tree.num_pruned(), tree.branches.size()),
               options);
+  if (tree.fixed.any())
+    text += fmt::format("  fixed: {}; what differs from it is not in the tree\n",
+                        tree.fixed.to_string());
   for (const TreeBranch& branch : tree.branches) text += '\n' + branch_text(branch, options);
   text += '\n' + configurations_text(tree, options);
   if (!tree.without_points.empty())
@@ -178,7 +181,8 @@ Json tree_json(const DecisionTree& tree) {
                         {"strategies", branch.leaves.size()},
                         {"kept", num_kept(branch)},
                         {"pruned", counts(pruned_by_rule(branch))}});
-  return {{"branches", std::move(branches)},
+  return {{"fixed", tree.fixed.to_string()},
+          {"branches", std::move(branches)},
           {"without_points", tree.without_points},
           {"configurations", tree.configurations.size()},
           {"pruned_configurations", counts(tree.pruned_configurations)}};

@@ -80,27 +80,6 @@ TEST(Summary, StagesThatHoldTheSameAreOneGroup) {
   EXPECT_EQ(groups[1].last, 14);
 }
 
-TEST(Summary, UtilisationIsWorkOverWhatTheDevicesCouldDo) {
-  const Plan plan = example_plan();
-  const double work = training_flops(plan.model).value() * 4;
-  EXPECT_DOUBLE_EQ(model_flops_utilisation(plan).value_or(0), work / (10 * 2 * 1e12));
-}
-
-TEST(Summary, AUtilisationAboveOneSaysThatThePeakIsTooLow) {
-  const Cluster cluster = example_plan().cluster;
-  EXPECT_EQ(peak_remark(cluster, 1, "did"), "");
-  EXPECT_EQ(peak_remark(cluster, 1.352, "did"),
-            "MFU above 100%: devices did 1.35 times the peak that the cluster gives '" +
-                cluster.device_types.front().name +
-                "'; correct its \"peak\", or measure it: braid profile hardware --out FILE");
-}
-
-TEST(Summary, UtilisationIsNotGuessedWithoutShapes) {
-  Plan plan = example_plan();
-  plan.model.types[1].shape = {.kind = LayerKind::block, .tokens = 100, .hidden = 64};
-  EXPECT_FALSE(model_flops_utilisation(plan).has_value());
-}
-
 TEST(Summary, PeaksOfAMixedClusterAdd) {
   Cluster cluster = example_plan().cluster;
   cluster.device_types.push_back(cluster.device_types.front());
