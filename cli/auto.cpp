@@ -21,6 +21,7 @@
 #include "planner/explain/json.h"
 #include "planner/explain/summary.h"
 #include "planner/explain/text.h"
+#include "planner/explain/utilisation.h"
 #include "planner/profile/fingerprint.h"
 #include "planner/search/search.h"
 #include "runtime/measure/machine.h"
@@ -182,9 +183,11 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
     SearchOptions options = job.search;
     options.gradient_precision = profile.gradient_precision;
     options.stop = &Interrupt::flag();
+    expect_holds(loaded, job.model, *profile.cluster, options.precision);
     SearchResult result = search(job.model, *profile.cluster, &profile, options);
     if (result.plan) {
       result.plan->profile = loaded.reference;
+      expect_possible(*result.plan);
       text = plan_text(*result.plan);
       note(planned_text(*result.plan));
     } else if (result.infeasible) {

@@ -13,6 +13,7 @@
 #include "planner/core/error.h"
 #include "planner/core/file.h"
 #include "planner/core/text.h"
+#include "planner/explain/utilisation.h"
 #include "runtime/measure/step.h"
 #include "runtime/models/model.h"
 #include "runtime/ops/device.h"
@@ -49,17 +50,19 @@ std::optional<double> peak_of(const BenchFlags& flags, Precision precision, c10:
 
 std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
 
+double mfu_of(const measure::StepTimes& times, double peak) {
+  return braid::mfu_of(Flops(times.flops), Seconds(times.seconds), FlopsPerSecond(peak));
+}
+
 std::string mfu_text(const measure::StepTimes& times, std::optional<double> peak) {
   const double work = times.flops;
   if (!peak)
     return fmt::format("unknown: {:.3g} FLOPs a step, and --peak does not say what could be done",
                        work);
-  const double mfu = work / times.seconds / *peak;
   return fmt::format(
       "{} = {:.4g} FLOPs / ({} · {:.0f} TFLOP/s); 3 × forward, causal attention "
-      "counts the half that is used{}",
-      format_percent(mfu), work, milliseconds(times.seconds), *peak / 1e12,
-      mfu > 1 ? "; above 100%, so that --peak is too low" : "");
+      "counts the half that is used",
+      format_percent(mfu_of(times, *peak)), work, milliseconds(times.seconds), *peak / 1e12);
 }
 
 std::string summary_text(const Model& model, const measure::StepTimes& times, double tokens,
@@ -109,6 +112,9 @@ Json to_json(const Model& model, const measure::StepTimes& times, double tokens,
                {"version", 1},
                {"seconds", times.seconds},
                {"tokens_per_second", tokens / times.seconds},
+               {"fastest_seconds", times.fastest},
+               {"slowest_seconds", times.slowest},
+               {"timed_seconds", times.timed_seconds},
                {"flops", times.flops},
                {"parameters", parameters(model)},
                {"limit",
@@ -119,7 +125,7 @@ Json to_json(const Model& model, const measure::StepTimes& times, double tokens,
                {"losses", times.losses},
                {"operators", Json::array()}};
   if (times.peak) json["peak_bytes"] = *times.peak;
-  if (peak) json["mfu"] = times.flops / times.seconds / *peak;
+  if (peak) json["mfu"] = mfu_of(times, *peak);
   for (const measure::OperatorTime& one : times.operators)
     json["operators"].push_back(
         {{"name", one.name}, {"calls", one.calls}, {"seconds", one.seconds}});
@@ -165,6 +171,9 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
       print(summary_text(model, times, tokens, where, peak) + "\n" + operators_text(times));
     }
     if (!flags.out.empty()) write_text(flags.out, json.dump(2) + "\n");
+    if (peak)
+      expect_possible(mfu_of(times, *peak), "--peak",
+                      "give the device's peak in TFLOP/s: it is too low");
     return kOk;
   });
 }

@@ -93,9 +93,14 @@ std::string factors_text(const std::vector<CalibrationCase>& cases, const Correc
 
 int run_calibrate(const CalibrateFlags& flags) {
   expect_writable(flags.out, "--out");
-  Profile profile = read_profile(flags.profile);
+  const LoadedProfile loaded = load_profile(flags.profile);
+  Profile profile = loaded.profile;
   const std::vector<ReportSource> sources = read_sources(flags);
   const std::vector<CalibrationCase> cases = calibration_cases(profile, sources);
+  for (const ReportSource& source : sources) {
+    const Plan& plan = source.report.plan;
+    expect_holds(loaded, plan.model, plan.cluster, plan.precision);
+  }
   const Correction before = profile.correction.value_or(Correction{});
   const Correction after = calibrate(cases);
   print(runs_text(calibration_rows(sources, cases, before, after)) + "\n" +

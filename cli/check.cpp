@@ -12,6 +12,7 @@
 #include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
+#include "planner/explain/json.h"
 #include "planner/explain/summary.h"
 
 namespace braid::cli {
@@ -77,6 +78,10 @@ std::string check_text(const Plan& plan, const Plan& fresh, const CheckFlags& fl
                stage.peak <= stage.budget ? yes("fits") : no("does not fit"),
                fmt::format("{} of {}", format_bytes(stage.peak), format_bytes(stage.budget))});
   }
+  if (!has_prediction(plan)) {
+    table.add({"prediction", yes("none"), format_seconds(fresh.prediction.iteration)});
+    return table.text();
+  }
   const std::string stale = stale_figure(plan, fresh);
   table.add({"prediction", stale.empty() ? yes("current") : no("stale"),
              stale.empty() ? format_seconds(fresh.prediction.iteration) : stale});
@@ -92,8 +97,10 @@ Json check_json(const Plan& plan, const Plan& fresh) {
   return {{"status", first_overflow(fresh.prediction) ? "infeasible" : "ok"},
           {"legal", true},
           {"current", same_prediction(plan, fresh)},
-          {"stored_iteration_seconds", plan.prediction.iteration.value()},
+          {"stored_iteration_seconds",
+           has_prediction(plan) ? Json(plan.prediction.iteration.value()) : Json(nullptr)},
           {"iteration_seconds", fresh.prediction.iteration.value()},
+          {"predicted", predicted_json(fresh)},
           {"stages", std::move(stages)}};
 }
 

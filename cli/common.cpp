@@ -12,11 +12,13 @@
 #include <cstring>
 #include <utility>
 
+#include "cli/version.h"
 #include "planner/core/error.h"
 #include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/plan/legal.h"
+#include "planner/profile/binding.h"
 #include "planner/profile/fingerprint.h"
 #include "planner/search/search.h"
 
@@ -162,6 +164,16 @@ LoadedProfile load_profile(const std::filesystem::path& file) {
   const std::string text = read_text(file);
   return {profile_from_json(parse_json(text, file.string()), file.string()),
           {file.string(), fingerprint(text)}};
+}
+
+void expect_holds(const LoadedProfile& profile, const Model& model, const Cluster& cluster,
+                  Precision precision) {
+  const std::string program = fmt::format("braid {}", kVersion);
+  expect_holds(profile.profile, profile.reference.file,
+               ProfileUse{model, cluster, precision, program});
+  if (const std::string open = not_comparable(profile.profile); !open.empty())
+    note(fmt::format("the profile carries no {}: whether they are this task's was not checked",
+                     open));
 }
 
 Task load_task(const TaskFlags& flags) {

@@ -70,6 +70,9 @@ struct LoadedProfile {
   ProfileReference reference;
 };
 LoadedProfile load_profile(const std::filesystem::path& file);
+// Error unless the profile was measured for this; a note says what it does not carry.
+void expect_holds(const LoadedProfile& profile, const Model& model, const Cluster& cluster,
+                  Precision precision);
 // What --precision and --gradients leave open is as in the profile. A model in fp32 has its
 // gradients in fp32.
 void choose_precisions(SearchOptions& options, const std::optional<LoadedProfile>& profile,

@@ -15,6 +15,7 @@
 #include "planner/core/file.h"
 #include "planner/explain/json.h"
 #include "planner/explain/text.h"
+#include "planner/explain/utilisation.h"
 #include "runtime/models/model.h"
 
 namespace braid::cli {
@@ -84,6 +85,8 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
   const Task task = load_task(flags.task);
   models::require_supported(task.model);
   choose_precisions(options.search, task.profile, flags.precision, flags.gradients);
+  if (task.profile && uses_profile(options.search.cost))
+    expect_holds(*task.profile, task.model, task.cluster, options.search.precision);
   const int devices = task.cluster.num_devices();
   if (launch && launch->size != devices)
     throw Error(
@@ -107,6 +110,12 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
     }
     if (!options.markdown.empty())
       write_text(options.markdown, comparison_markdown(prepared.comparison));
+    for (const ComparedPlan& compared : prepared.comparison.plans) {
+      expect_possible(compared.plan);
+      if (compared.measured)
+        expect_possible(compared.plan, compared.measured->seconds, Timing::measured,
+                        title_of(compared));
+    }
   });
 }
 

@@ -13,6 +13,7 @@
 #include "planner/explain/json.h"
 #include "planner/explain/summary.h"
 #include "planner/explain/text.h"
+#include "planner/explain/utilisation.h"
 
 namespace braid::cli {
 namespace {
@@ -39,15 +40,16 @@ Plan answer(const Plan& plan, const ExplainFlags& flags, const WhatIf& question)
     note("the same plan under these flags, priced anew; 'braid plan' may find a better one there");
     return variant;
   }
-  if (profile_missing(plan, flags.plan, flags.profile)) {
+  if (has_prediction(plan) && profile_missing(plan, flags.plan, flags.profile)) {
     note(
         fmt::format("the figures are the file's own: its profile{} is missing, so they could not "
                     "be checked",
                     plan.profile ? fmt::format(" '{}'", printable(plan.profile->file)) : ""));
+    expect_possible(plan);
     return plan;
   }
   Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
-  if (const std::string stale = stale_figure(plan, fresh); !stale.empty())
+  if (const std::string stale = stale_figure(plan, fresh); has_prediction(plan) && !stale.empty())
     note(fmt::format("the plan's stored prediction is stale: {}", stale));
   return fresh;
 }

@@ -115,6 +115,7 @@ int run_program(int argc, char** argv) {
   const Verb verbs(app);
   Run run;
   add_plan(verbs, run);
+  add_price(verbs, run);
   add_primepar(verbs, run);
   add_explain(verbs, run);
   add_check(verbs, run);

@@ -19,13 +19,20 @@
 #include "planner/explain/json.h"
 #include "planner/explain/text.h"
 #include "planner/explain/tree.h"
+#include "planner/explain/utilisation.h"
 #include "planner/search/search.h"
 
 namespace braid::cli {
 namespace {
 
+// Parts of the plan that are fixed; empty: searched.
+struct FixedFlags {
+  std::string tp, tp_kind, pp, cp, dp, ep, zero, recompute, chunks, micro_batch, micro_batches;
+};
+
 struct PlanFlags {
   TaskFlags task;
+  FixedFlags fixed;
   std::string memory, global_batch, precision, gradients, cost;
   std::string algorithm = "exact";
   std::string threads, alternatives, max_tp, max_cp, max_pp;
@@ -85,8 +92,35 @@ int read_limit(const std::string& text, const std::string& flag) {
   return static_cast<int>(read_count(text, flag, {1, 1 << 20}).value_or(0));
 }
 
+constexpr TensorKind kTensorKinds[] = {TensorKind::megatron, TensorKind::ulysses,
+                                       TensorKind::spatial_temporal};
+constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::selective, Recompute::full};
+
+FixedParts fixed_parts(const FixedFlags& flags) {
+  const auto degree = [](const std::string& text, const char* flag) {
+    const auto count = read_count(text, flag, {1, 1 << 20});
+    return count ? std::optional(static_cast<int>(*count)) : std::nullopt;
+  };
+  FixedParts fixed;
+  fixed.tp = degree(flags.tp, "--tp");
+  fixed.cp = degree(flags.cp, "--cp");
+  fixed.dp = degree(flags.dp, "--dp");
+  fixed.ep = degree(flags.ep, "--ep");
+  fixed.stages = degree(flags.pp, "--pp");
+  fixed.chunks = degree(flags.chunks, "--chunks");
+  fixed.micro_batches = degree(flags.micro_batches, "--micro-batches");
+  fixed.replica_samples = read_count(flags.micro_batch, "--micro-batch", {1, 1 << 24});
+  if (const auto zero = read_count(flags.zero, "--zero", {0, 3}))
+    fixed.zero = static_cast<Zero>(*zero);
+  if (!flags.tp_kind.empty()) fixed.tp_kind = read_enum(flags.tp_kind, "--tp-kind", kTensorKinds);
+  if (!flags.recompute.empty())
+    fixed.recompute = read_enum(flags.recompute, "--recompute", kRecomputes);
+  return fixed;
+}
+
 SpaceOptions space_options(const PlanFlags& flags) {
   SpaceOptions space;
+  space.fixed = fixed_parts(flags.fixed);
   for (const std::string& name : flags.rules_off) space.rules_off.push_back(rule_named(name));
   for (const std::string& name : flags.schedules)
     space.schedules.push_back(read_enum(name, "--schedule", kSchedules));
@@ -144,8 +178,11 @@ int run_plan(const PlanFlags& flags) {
   if (!flags.out.empty()) expect_writable(flags.out, "--out");
   const Task task = load_task(flags.task);
   choose_precisions(options, task.profile, flags.precision, flags.gradients);
+  if (task.profile && uses_profile(options.cost))
+    expect_holds(*task.profile, task.model, task.cluster, options.precision);
 
   const SearchResult result = run_search(task, options);
+  if (result.plan) expect_possible(*result.plan);
   if (format == Format::json) {
     Json answer = result_json(result);
     if (flags.tree) answer["tree"] = tree_json(result.tree);
@@ -161,6 +198,20 @@ int run_plan(const PlanFlags& flags) {
   }
   if (result.plan) return kOk;
   return result.infeasible ? kInfeasible : Interrupt::status();
+}
+
+void add_fixed_flags(const Options& option, FixedFlags& flags) {
+  option("--tp", flags.tp, "N", "fix tensor parallelism at N ways; the rest is searched");
+  option("--tp-kind", flags.tp_kind, "NAME", "fix its kind: megatron, ulysses, spatial_temporal");
+  option("--pp", flags.pp, "N", "fix the number of pipeline stages");
+  option("--cp", flags.cp, "N", "fix context parallelism");
+  option("--dp", flags.dp, "N", "fix data parallelism");
+  option("--ep", flags.ep, "N", "fix expert parallelism, of layers with experts");
+  option("--zero", flags.zero, "N", "fix the ZeRO level, 0 to 3");
+  option("--recompute", flags.recompute, "NAME", "fix recomputation: none, selective, full");
+  option("--chunks", flags.chunks, "N", "fix the model chunks of a stage (interleaved: from 2)");
+  option("--micro-batch", flags.micro_batch, "N", "fix the samples of a micro-batch on a replica");
+  option("--micro-batches", flags.micro_batches, "N", "fix the micro-batches of an iteration");
 }
 
 void add_flags(const Verb& verb, PlanFlags& flags) {
@@ -182,6 +233,7 @@ void add_flags(const Verb& verb, PlanFlags& flags) {
   option("--schedule", flags.schedules, "NAME",
          "gpipe, 1f1b, interleaved, zero_bubble; several with commas (default: all)")
       .split_at_commas();
+  add_fixed_flags(option, flags.fixed);
   option("--max-tp", flags.max_tp, "N", "at most N ways of tensor parallelism");
   option("--max-cp", flags.max_cp, "N", "at most N ways of context parallelism");
   option("--max-pp", flags.max_pp, "N", "at most N pipeline stages");

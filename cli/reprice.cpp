@@ -9,7 +9,9 @@
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/cost/make_cost_model.h"
+#include "planner/explain/utilisation.h"
 #include "planner/plan/prediction_fields.h"
+#include "planner/search/certificate.h"
 #include "planner/simulate/price_plan.h"
 
 namespace braid::cli {
@@ -78,6 +80,13 @@ Plan changed(const Plan& plan, const WhatIf& question, const std::string& source
   return result;
 }
 
+bool has_prediction(const Plan& plan) { return !plan.prediction.stages.empty(); }
+
+Plan read_priced(const std::string& file) {
+  const Plan plan = read_plan(file);
+  return has_prediction(plan) ? plan : priced(plan, profile_of(plan, file, ""));
+}
+
 bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given) {
   if (!given.empty() || !needs_profile(plan)) return false;
   std::error_code code;
@@ -112,6 +121,7 @@ Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile) {
   if (profile) {
     fresh.profile = profile->reference;
     if (!uses_profile(fresh.cost)) fresh.cost = CostKind::measured;
+    expect_holds(*profile, fresh.model, fresh.cluster, fresh.precision);
   }
   const auto cost =
       make_cost_model({.kind = fresh.cost,
@@ -121,6 +131,9 @@ Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile) {
                       fresh.model, fresh.cluster, profile ? &profile->profile : nullptr);
   fresh.prediction = price_plan(fresh, *cost);
   if (!same_prediction(fresh, plan)) fresh.certificate = {};
+  fresh.certificate.physics_bound =
+      physics_bound(fresh.model, fresh.cluster, fresh.global_batch, fresh.precision).total();
+  expect_possible(fresh);
   return fresh;
 }
 

@@ -25,11 +25,16 @@ Plan changed(const Plan& plan, const WhatIf& question, const std::string& source
 // old costs must not pass for new ones.
 std::optional<LoadedProfile> profile_of(const Plan& plan, const std::string& plan_file,
                                         const std::string& given);
+// Whether the file had a prediction: a plan written by hand has none.
+bool has_prediction(const Plan& plan);
+// The plan of a file. One without a prediction is priced, by its own profile where it needs one.
+Plan read_priced(const std::string& file);
 // Whether the plan's own profile cannot be read, with none given in its place.
 bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given);
 
-// The plan with a fresh prediction. A certificate speaks of the prices it was made with, so it goes
-// where they changed.
+// The plan with a fresh prediction, and with the bound of physics. What else a certificate says
+// speaks of the prices it was made with, so it goes where they changed. Error where the prediction
+// is below physics.
 Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile);
 // Whether iteration, and every stage's times and memory, are the same.
 bool same_prediction(const Plan& a, const Plan& b);

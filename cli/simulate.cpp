@@ -15,6 +15,7 @@
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/cost/assumptions.h"
+#include "planner/explain/json.h"
 #include "planner/explain/reserved.h"
 #include "planner/explain/streams.h"
 #include "planner/explain/summary.h"
@@ -105,6 +106,7 @@ EventOptions read_options(const SimulateFlags& flags, const Plan& plan) {
 }
 
 void print_json(Json json, const SimulateFlags& flags, const Plan& plan) {
+  json["predicted"] = predicted_json(plan);
   if (flags.allocator) json["memory"] = reserved_json(reserved_by_stage(plan), plan);
   print(json);
 }
@@ -139,7 +141,7 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
 Plan priced_anew(const SimulateFlags& flags) {
   const Plan plan = read_plan(flags.plan);  // reading verifies
   Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
-  if (const std::string stale = stale_figure(plan, fresh); !stale.empty())
+  if (const std::string stale = stale_figure(plan, fresh); has_prediction(plan) && !stale.empty())
     note(fmt::format("the plan's stored prediction is stale: {}", stale));
   return fresh;
 }

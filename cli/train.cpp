@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/reprice.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
@@ -90,7 +91,7 @@ namespace {
 
 int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& launch) {
   train::TrainOptions options = read_training(flags);
-  const Plan plan = read_plan(flags.plan);  // reading verifies
+  const Plan plan = read_priced(flags.plan);  // reading verifies
   models::require_supported(plan.model);
   if (flags.dry_run) return launch && launch->rank > 0 ? kOk : run_dry(plan, flags, options);
   const Place place = choose_place(flags.world, launch, plan.cluster.num_devices());

@@ -115,11 +115,7 @@ std::string report_text(const RunReport& report, const RenderOptions& look,
     text += fmt::format(" · planned {}: {:.3g} times that", format_seconds(predicted),
                         report.step / predicted);
   if (report.mfu) text += fmt::format(" · MFU {}", format_percent(*report.mfu));
-  text += '\n';
-  if (const std::string low = peak_remark(report.plan.cluster, report.mfu.value_or(0), "did");
-      !low.empty())
-    text += paint(low, Tone::bad, look) + '\n';
-  text += '\n';
+  text += "\n\n";
   if (const std::string terms = terms_text(report); !terms.empty()) text += terms + remark + "\n";
   std::vector<HeldMemory> held;
   held.reserve(report.stages.size());

@@ -12,6 +12,7 @@
 #include "planner/core/file.h"
 #include "planner/core/text.h"
 #include "planner/explain/summary.h"
+#include "planner/explain/utilisation.h"
 #include "runtime/train/dry_run.h"
 
 namespace braid::cli {
@@ -89,6 +90,8 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   }
   if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
   write_json(flags, json);
+  if (report.step > Seconds(0))
+    expect_possible(plan, report.step, Timing::measured, "the time of a step");
   return status;
 }
 

@@ -19,6 +19,7 @@ inline constexpr int kInfeasible = 3;
 // A signal ends a verb with 128 + its number: cli/interrupt.h.
 
 void add_plan(const Verb& app, Run& run);
+void add_price(const Verb& app, Run& run);
 void add_primepar(const Verb& app, Run& run);
 void add_explain(const Verb& app, Run& run);
 void add_check(const Verb& app, Run& run);

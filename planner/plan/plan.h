@@ -80,7 +80,7 @@ struct Plan {
   PipelineShape shape;
   MeshOrder mesh_order = MeshOrder::pp_dp_cp_tp;
   std::vector<StagePlan> stages;
-  Prediction prediction;
+  Prediction prediction;  // without stages: the plan was not priced
   Certificate certificate;
 
   Mesh mesh() const { return {cluster.num_devices(), shape.stages, mesh_order}; }
@@ -95,8 +95,10 @@ std::vector<int> layers_of(const StagePlan& stage);
 // messages.
 void verify(const Plan& plan, const std::string& source);
 
-// The file's JSON, strict and verified. Reading and writing again yields the same bytes, except
-// that runs of equal strategies are merged and numbers take their shortest form.
+// The file's JSON, strict and verified. A plan written by hand may leave out its prediction and all
+// that has a usual value, and may name files for model and cluster. Reading what was written and
+// writing it again yields the same bytes, except that runs of equal strategies are merged and
+// numbers take their shortest form.
 Plan read_plan(const std::filesystem::path& file);
 Plan plan_from_json(const Json& json, const std::string& source);
 Json to_json(const Plan& plan);

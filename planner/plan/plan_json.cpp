@@ -1,5 +1,6 @@
-// The plan file. Every field is always written, a square's where there is one; runs of layers with
-// equal strategies are written once, with their length.
+// The plan file. Every field is always written, a square's where there is one and a prediction's
+// where the plan was priced; runs of layers with equal strategies are written once, with their
+// length. Reading takes less: what a plan written by hand leaves out has its usual value.
 
 #include <fmt/core.h>
 
@@ -40,8 +41,15 @@ auto read_choice(const JsonValue& value, const Choices& choices) {
   return choices[value.choice(names)];
 }
 
-int read_count(JsonObject& object, const std::string& key) {
-  return static_cast<int>(object.integer(key, kCount));
+// Replaces `value` where the key is there.
+template <class Choices, class Choice>
+void find_choice(JsonObject& object, const std::string& key, const Choices& choices,
+                 Choice& value) {
+  if (const auto found = object.find(key)) value = read_choice(*found, choices);
+}
+
+int read_count_or(JsonObject& object, const std::string& key, int usual) {
+  return static_cast<int>(object.integer_or(key, usual, kCount));
 }
 
 Json write_strategy(const Strategy& s, std::size_t layers) {
@@ -61,26 +69,40 @@ Json write_strategy(const Strategy& s, std::size_t layers) {
   return json;
 }
 
-// Appends one run, within the `limit` that keeps a forged length from filling the memory.
-void read_strategy(const JsonValue& value, std::size_t limit, std::vector<Strategy>& strategies) {
+// How many devices a stage has and how many layers the model, while stages are read.
+struct StageRoom {
+  int devices = 1;
+  std::size_t layers = 0;
+};
+
+// The replicas that tp and cp leave a stage; 1 where they do not divide its devices.
+int left_for_dp(const Strategy& s, int devices) {
+  const std::int64_t split = std::int64_t{s.tp} * s.cp;
+  return devices % split == 0 ? static_cast<int>(devices / split) : 1;
+}
+
+// Appends one run, within the model's layers, which keeps a forged length from filling the memory.
+void read_strategy(const JsonValue& value, const StageRoom& room,
+                   std::vector<Strategy>& strategies) {
   JsonObject object(value);
   const JsonValue layers = object.at("layers");
   const auto count = static_cast<std::size_t>(layers.integer(kCount));
-  if (count > limit - strategies.size())
-    layers.fail(fmt::format("the stage has strategies for more than the model's {} layers", limit),
-                "make the runs' \"layers\" add up to the layers of the stage");
+  if (count > room.layers - strategies.size())
+    layers.fail(
+        fmt::format("the stage has strategies for more than the model's {} layers", room.layers),
+        "make the runs' \"layers\" add up to the layers of the stage");
   Strategy s;
-  s.tp = read_count(object, "tp");
-  s.tp_kind = read_choice(object.at("tp_kind"), kTensorKinds);
+  s.tp = read_count_or(object, "tp", 1);
+  find_choice(object, "tp_kind", kTensorKinds, s.tp_kind);
   if (s.tp_kind == TensorKind::spatial_temporal) {
-    s.square = read_count(object, "square");
-    if (const auto variant = object.find("variant")) s.variant = read_choice(*variant, kVariants);
+    s.square = static_cast<int>(object.integer("square", kCount));
+    find_choice(object, "variant", kVariants, s.variant);
   }
-  s.cp = read_count(object, "cp");
-  s.dp = read_count(object, "dp");
-  s.zero = static_cast<Zero>(object.integer("zero", {.low = 0, .high = 3}));
-  s.ep = read_count(object, "ep");
-  s.recompute = read_choice(object.at("recompute"), kRecomputes);
+  s.cp = read_count_or(object, "cp", 1);
+  s.dp = read_count_or(object, "dp", left_for_dp(s, room.devices));
+  s.zero = static_cast<Zero>(object.integer_or("zero", 0, {.low = 0, .high = 3}));
+  s.ep = read_count_or(object, "ep", 1);
+  find_choice(object, "recompute", kRecomputes, s.recompute);
   object.finish();
   strategies.insert(strategies.end(), count, s);
 }
@@ -109,14 +131,44 @@ LayerRange read_range(const JsonValue& value) {
   return {static_cast<int>(bounds[0].integer(kLayer)), static_cast<int>(bounds[1].integer(kLayer))};
 }
 
-StagePlan read_stage(const JsonValue& value, const Model& model) {
+// `begin`: the layer that a stage without "chunks" goes on from.
+StagePlan read_stage(const JsonValue& value, const StageRoom& room, int begin) {
   JsonObject object(value);
   StagePlan stage;
-  for (const JsonValue& range : object.array("chunks")) stage.chunks.push_back(read_range(range));
   for (const JsonValue& run : object.array("strategies"))
-    read_strategy(run, model.layers.size(), stage.strategies);
+    read_strategy(run, room, stage.strategies);
+  if (const auto chunks = object.find("chunks")) {
+    for (const JsonValue& range : chunks->array()) stage.chunks.push_back(read_range(range));
+  } else {
+    stage.chunks.push_back({begin, begin + static_cast<int>(stage.strategies.size())});
+  }
   object.finish();
   return stage;
+}
+
+std::vector<StagePlan> read_stages(const std::vector<JsonValue>& values, const Plan& plan) {
+  StageRoom room{1, plan.model.layers.size()};
+  if (!values.empty()) room.devices = plan.cluster.num_devices() / static_cast<int>(values.size());
+  std::vector<StagePlan> stages;
+  stages.reserve(values.size());
+  for (const JsonValue& value : values) {
+    const bool first = stages.empty() || stages.back().chunks.empty();
+    stages.push_back(read_stage(value, room, first ? 0 : stages.back().chunks.back().end));
+  }
+  return stages;
+}
+
+// A file that a plan names lies beside it.
+std::filesystem::path beside(const std::string& source, const std::string& file) {
+  return std::filesystem::path(source).parent_path() / file;
+}
+Model read_plan_model(const JsonValue& value, const std::string& source) {
+  if (value.raw().is_string()) return read_model(beside(source, value.string()), 0);
+  return model_from_braid(value.raw(), value.path(), 0);
+}
+Cluster read_plan_cluster(const JsonValue& value, const std::string& source) {
+  if (value.raw().is_string()) return read_cluster(beside(source, value.string()));
+  return cluster_from_json(value.raw(), value.path());
 }
 
 ProfileReference read_reference(const JsonValue& value) {
@@ -132,32 +184,34 @@ Plan plan_from_json(const Json& json, const std::string& source) {
   JsonObject object{JsonValue(json, source)};
   expect_format(object, kFormat, kVersion);
   Plan plan;
-  const JsonValue model = object.at("model");
-  plan.model = model_from_braid(model.raw(), model.path(), 0);
-  const JsonValue cluster = object.at("cluster");
-  plan.cluster = cluster_from_json(cluster.raw(), cluster.path());
-  plan.cost = read_choice(object.at("cost"), kCosts);
+  plan.model = read_plan_model(object.at("model"), source);
+  plan.cluster = read_plan_cluster(object.at("cluster"), source);
+  find_choice(object, "cost", kCosts, plan.cost);
   if (const auto profile = object.find("profile")) plan.profile = read_reference(*profile);
-  plan.precision = read_choice(object.at("precision"), kPrecisions);
-  plan.gradient_precision = read_choice(object.at("gradient_precision"), kGradientPrecisions);
-  plan.memory_limit = Bytes(object.integer("memory_limit", kBytes));
+  find_choice(object, "precision", kPrecisions, plan.precision);
+  find_choice(object, "gradient_precision", kGradientPrecisions, plan.gradient_precision);
+  plan.memory_limit = Bytes(object.integer_or("memory_limit", 0, kBytes));
   plan.global_batch = object.integer("global_batch", kPositive);
-  plan.shape.micro_batches = read_count(object, "micro_batches");
-  plan.shape.schedule = read_choice(object.at("schedule"), kSchedules);
-  plan.shape.chunks = read_count(object, "chunks");
-  plan.mesh_order = read_choice(object.at("mesh_order"), std::to_array(kMeshOrders));
-  for (const JsonValue& stage : object.array("stages"))
-    plan.stages.push_back(read_stage(stage, plan.model));
+  plan.shape.micro_batches = read_count_or(object, "micro_batches", 1);
+  find_choice(object, "schedule", kSchedules, plan.shape.schedule);
+  plan.shape.chunks = read_count_or(object, "chunks", 1);
+  find_choice(object, "mesh_order", std::to_array(kMeshOrders), plan.mesh_order);
+  plan.stages = read_stages(object.array("stages"), plan);
   plan.shape.stages = static_cast<int>(plan.stages.size());
-  const JsonValue prediction = object.at("prediction");
-  plan.prediction = prediction_from_json(prediction);
-  plan.certificate = certificate_from_json(object.at("certificate"));
+  const auto prediction = object.find("prediction");
+  if (prediction) plan.prediction = prediction_from_json(*prediction);
+  if (const auto certificate = object.find("certificate")) {
+    if (!prediction)
+      certificate->fail("a certificate without the prediction that it speaks of",
+                        "leave it out: braid price makes the prediction");
+    plan.certificate = certificate_from_json(*certificate);
+  }
   object.finish();
   verify(plan, source);
-  if (plan.prediction.stages.size() != plan.stages.size())
-    prediction.fail(fmt::format("predictions for {} stages of {}", plan.prediction.stages.size(),
-                                plan.stages.size()),
-                    "predict every stage, or write the plan again");
+  if (prediction && plan.prediction.stages.size() != plan.stages.size())
+    prediction->fail(fmt::format("predictions for {} stages of {}", plan.prediction.stages.size(),
+                                 plan.stages.size()),
+                     "predict every stage, or leave \"prediction\" out: braid price makes it");
   return plan;
 }
 
@@ -186,8 +240,10 @@ Json to_json(const Plan& plan) {
   json["mesh_order"] = name_of(plan.mesh_order);
   json["stages"] = Json::array();
   for (const StagePlan& stage : plan.stages) json["stages"].push_back(write_stage(stage));
-  json["prediction"] = to_json(plan.prediction);
-  json["certificate"] = to_json(plan.certificate);
+  if (!plan.prediction.stages.empty()) {
+    json["prediction"] = to_json(plan.prediction);
+    json["certificate"] = to_json(plan.certificate);
+  }
   return json;
 }
 

@@ -24,20 +24,48 @@ TEST(PlanCommand, AnswersProgramsWithFixedKeys) {
   const Json answer = json_of(run_braid(plan_command({"--format", "json"}), folder.path()));
   using Keys = std::vector<std::string>;
   EXPECT_EQ(keys_of(answer),
-            (Keys{"status", "predicted", "search", "balance", "plan", "alternatives"}));
+            (Keys{"status", "predicted", "search", "balance", "plan", "uniform", "alternatives"}));
   EXPECT_EQ(answer.at("status"), "ok");
   EXPECT_EQ(keys_of(answer.at("predicted")),
-            (Keys{"iteration_seconds", "samples_per_second", "peak_memory_bytes"}));
+            (Keys{"iteration_seconds", "samples_per_second", "tokens_per_second",
+                  "flops_per_sample", "mfu", "physics_bound_seconds", "peak_flops_per_second",
+                  "bubble_fraction", "lower_bound_seconds", "gap", "physics_excess", "time",
+                  "peak_memory_bytes", "memory_bytes"}));
   EXPECT_EQ(
       keys_of(answer.at("search")),
       (Keys{"algorithm", "seconds", "cpu_seconds", "lower_bound_seconds", "physics_bound_seconds",
-            "gap", "configurations", "solved", "left_out", "interrupted"}));
+            "gap", "configurations", "solved", "left_out", "interrupted", "fixed"}));
   EXPECT_EQ(keys_of(answer.at("balance")), (Keys{"time", "memory"}));
   ASSERT_FALSE(answer.at("alternatives").empty());
   for (const char* key : {"iteration_seconds", "reason", "shape"})
     EXPECT_TRUE(answer.at("alternatives").front().contains(key)) << key;
   EXPECT_EQ(answer.at("plan").at("stages").size(),
             answer.at("predicted").at("peak_memory_bytes").size());
+}
+
+TEST(PlanCommand, FixesWhatFlagsNameAndSearchesTheRest) {
+  const InputFolder folder;
+  const Json answer = json_of(run_braid(
+      plan_command({"--tp", "2", "--pp", "1", "--zero", "1", "--tree", "--format", "json"}),
+      folder.path()));
+  EXPECT_EQ(answer.at("search").at("fixed"), "--tp 2 --pp 1 --zero 1");
+  EXPECT_EQ(answer.at("tree").at("fixed"), "--tp 2 --pp 1 --zero 1");
+  for (const Json& run : answer.at("plan").at("stages").at(0).at("strategies")) {
+    EXPECT_EQ(run.at("tp"), 2);
+    EXPECT_EQ(run.at("zero"), 1);
+  }
+}
+
+TEST(PlanCommand, NamesTheBestUniformPlan) {
+  const InputFolder folder;
+  const std::string text = run_braid(plan_command(), folder.path()).out;
+  EXPECT_THAT(text, HasSubstr("  uniform  "));
+  const Json uniform =
+      json_of(run_braid(plan_command({"--format", "json"}), folder.path())).at("uniform");
+  EXPECT_EQ(keys_of(uniform),
+            (std::vector<std::string>{"iteration_seconds", "slower", "shape", "plan"}));
+  EXPECT_GE(uniform.at("slower"), 0);
+  EXPECT_THAT(text, HasSubstr(uniform.at("shape").get<std::string>()));
 }
 
 TEST(PlanCommand, AnswersProgramsWhereNothingFits) {
@@ -197,7 +225,6 @@ TEST(PlanCommand, TakesPrecisionsFromTheProfileAsFarAsTheyGoTogether) {
   };
   EXPECT_EQ(planned({}), "bf16, gradients bf16");
   EXPECT_EQ(planned({"--gradients", "fp32"}), "bf16, gradients fp32");
-  EXPECT_EQ(planned({"--precision", "fp32"}), "fp32, gradients fp32");
 }
 
 }  // namespace
