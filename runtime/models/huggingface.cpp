@@ -16,6 +16,7 @@
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "planner/model/layer_name.h"
+#include "planner/profile/fingerprint.h"
 
 namespace braid::models {
 
@@ -426,6 +427,18 @@ Checkpoint::Checkpoint(const std::filesystem::path& file_or_folder, std::string 
   }
 }
 
+void Checkpoint::expect_whole() const {
+  for (const auto& file : files_) file->mapped().expect_whole();
+}
+
+std::string Checkpoint::content() const {
+  std::string contents;
+  for (const auto& file : files_)
+    contents +=
+        fmt::format("{} {}\n", file->path().filename().string(), sampled_content(file->mapped()));
+  return fingerprint(contents);
+}
+
 Checkpoint::Found Checkpoint::find(const std::string& tensor) const {
   // Files of a bare model leave out the first part of the name.
   for (const std::string& name : {tensor, tensor.substr(tensor.find('.') + 1)}) {
@@ -478,6 +491,7 @@ void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoin
                                    checkpoint.parameter(model, rank_model.indices[i], spec));
     });
   }
+  checkpoint.expect_whole();
 }
 
 }  // namespace braid::models

@@ -49,6 +49,11 @@ class Checkpoint {
   // absent or is not of the model's shape.
   at::Tensor parameter(const Model& model, int layer, const parallel::ParameterSpec& spec) const;
 
+  // As of MappedFile, of all files. To follow the last use of a parameter.
+  void expect_whole() const;
+  // Of the files' names and contents, not of their folder; see sampled_content() of a mapped file.
+  std::string content() const;
+
  private:
   struct Found {
     std::string name;

@@ -1,12 +1,14 @@
 #pragma once
-// A file as memory, read only. The pages belong to the system's cache: threads and processes of one
-// machine share them, and a file larger than the memory is no problem.
+// A file as memory, read only. A file that is cut short meanwhile is an Error, not a SIGBUS. The
+// pages belong to the system's cache: threads and processes of one machine share them, and a file
+// larger than the memory is no problem.
 
 #include <bit>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace braid::models {
 
@@ -25,10 +27,23 @@ class MappedFile {
   std::size_t size() const { return bytes_.size(); }
   const std::filesystem::path& path() const { return path_; }
 
+  // Throws an Error where the file has become shorter than what is mapped, or a page could not be
+  // read: bytes read before the call may then be zeros. A system call; to follow each use of
+  // bytes().
+  void expect_whole() const;
+
  private:
+  void release() noexcept;
+
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+  int descriptor_ = -1;
+  std::size_t watched_;  // its entry among the mapped ranges
 };
+
+// A fingerprint of the file's size and of 64 blocks of 4 KiB, the first and the last among them and
+// the others evenly between; of all bytes where these are no more.
+std::string sampled_content(const MappedFile& file);
 
 // The formats read here are little-endian, and so is every machine that libtorch's builds run on.
 static_assert(std::endian::native == std::endian::little);

@@ -38,6 +38,7 @@ class SafetensorsFile {
   const TensorView& at(const std::string& name) const;
   const Metadata& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
+  const MappedFile& mapped() const { return file_; }
 
  private:
   void read_header(std::string_view header, std::span<const std::byte> data);
