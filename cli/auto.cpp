@@ -89,7 +89,8 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
   job.model =
       load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), job.place.first());
   models::require_supported(job.model);
-  job.training.data = open_data(flags.train.data, job.model, job.training.seed);
+  job.training.data =
+      open_data(flags.train.data, job.model, job.training.seed, job.training.mask_token);
   job.cache = flags.cache.empty() ? usual_cache() : std::filesystem::path(flags.cache);
   if (job.place.first()) make_folder(job.cache, "--cache");
   return job;

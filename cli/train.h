@@ -30,7 +30,8 @@ void add_training_flags(const Verb& verb, TrainFlags& flags);
 // Checks what needs no plan; without data.
 train::TrainOptions read_training(const TrainFlags& flags);
 std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Model& model,
-                                                std::uint64_t seed);
+                                                std::uint64_t seed,
+                                                std::optional<std::int64_t> mask_token = {});
 
 // Runs all ranks of a plan, or the one that this process is. Rank 0 prints. May end the process.
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,

@@ -33,14 +33,16 @@ class Dataset {
   // Of images, instead: fills the values, [channel, row, column], and returns the class. No values:
   // the class alone is asked for.
   virtual std::int64_t read_image(std::int64_t index, std::span<std::uint8_t> values) const;
-  // The least vocabulary that holds every id, or how many classes there are. The first call may
-  // read all of the data.
+  // Every id is below this, or how many classes there are. Known without reading the data: a sample
+  // that breaks it is an Error when it is read.
   virtual std::int64_t vocabulary() const = 0;
   // Where samples are padded: how many tokens of this one are not; else nothing.
   virtual std::optional<std::int64_t> length(std::int64_t /*index*/) const { return std::nullopt; }
   virtual bool pads() const { return false; }
   virtual std::optional<ImageShape> image() const { return std::nullopt; }
   virtual std::string describe() const = 0;  // for people
+  // Equal for equal data, whatever the files are called. Of files, a sample of their bytes.
+  virtual std::string content() const { return describe(); }
 };
 
 // Endless and learnable. A token follows from the one before it by a fixed permutation of the
@@ -68,8 +70,10 @@ std::unique_ptr<Dataset> image_file(const std::filesystem::path& file);
 
 // Megatron-LM's indexed dataset, PREFIX.bin and PREFIX.idx; `file` is the prefix or either file.
 // Its documents form one stream of tokens, in their order and with nothing between them. Sample i
-// starts at token i · sequence. scripts/make_indexed_dataset writes the format.
-std::unique_ptr<Dataset> megatron(const std::filesystem::path& file, std::int64_t sequence);
+// starts at token i · sequence. Ids are to be below `vocabulary`: each is checked when a sample
+// that holds it is read. scripts/make_indexed_dataset writes the format.
+std::unique_ptr<Dataset> megatron(const std::filesystem::path& file, std::int64_t sequence,
+                                  std::int64_t vocabulary);
 
 // How many samples of `sequence` tokens (and a last label) a stream of `tokens` holds. Throws an
 // Error when there is none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
@@ -75,11 +76,16 @@ class ImageFile final : public Dataset {
       refuse(fmt::format("{} images of {} × {} with {} channels in {} classes", count_, number(2),
                          number(3), shape_.channels, classes_),
              "write square images with scripts/make_image_dataset");
-    const std::int64_t expected = static_cast<std::int64_t>(kHeader) +
-                                  count_ * (static_cast<std::int64_t>(kNumber) + shape_.values());
-    if (static_cast<std::int64_t>(bytes.size()) != expected)
-      refuse(fmt::format("{} bytes, {} images need {}", bytes.size(), count_, expected),
-             "copy the file again, or write it anew");
+    std::int64_t expected = 0;  // bytes behind the header; count and values alone cannot overflow
+    const bool overflows = __builtin_mul_overflow(
+        count_, static_cast<std::int64_t>(kNumber) + shape_.values(), &expected);
+    if (overflows || std::cmp_not_equal(bytes.size() - kHeader, expected))
+      refuse(
+          fmt::format("{} bytes behind the header; {} images of {} × {} with {} channels need {}",
+                      bytes.size() - kHeader, count_, shape_.side, shape_.side, shape_.channels,
+                      overflows ? "more than 2^63" : fmt::format("{}", expected)),
+          "copy the file again, or write it anew");
+    file_.expect_whole();
   }
 
   std::int64_t samples() const override { return count_; }
@@ -94,6 +100,7 @@ class ImageFile final : public Dataset {
     internal_check(index >= 0 && index < count_, "a sample's index lies inside its dataset");
     const auto label = static_cast<std::int64_t>(models::load<std::uint32_t>(
         file_.bytes(), kHeader + static_cast<std::size_t>(index) * kNumber));
+    file_.expect_whole();
     if (label >= classes_)
       refuse(fmt::format("image {} is of class {}, there are {}", index, label, classes_),
              "write the file anew");
@@ -101,8 +108,10 @@ class ImageFile final : public Dataset {
                                                 static_cast<std::size_t>(index * shape_.values()),
                                             static_cast<std::size_t>(shape_.values()));
     if (!values.empty()) std::memcpy(values.data(), from.data(), from.size());
+    file_.expect_whole();
     return label;
   }
+  std::string content() const override { return sampled_content(file_); }
 
  private:
   std::int64_t number(std::size_t which) const {

@@ -25,6 +25,7 @@ class TextLines final : public Dataset {
       if (i > begin) lines_.push_back({begin, i - begin});
       begin = i + 1;
     }
+    file_.expect_whole();
     if (lines_.empty())
       throw Error({.what = "the file has no line with a byte in it",
                    .where = file.string(),
@@ -46,7 +47,9 @@ class TextLines final : public Dataset {
     const auto text = file_.bytes().subspan(line(index).begin, line(index).bytes);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = i < text.size() ? std::to_integer<std::int64_t>(text[i]) : 0;
+    file_.expect_whole();
   }
+  std::string content() const override { return sampled_content(file_); }
 
  private:
   struct Line {

@@ -34,7 +34,9 @@ class TextFile final : public Dataset {
     const auto bytes = file_.bytes().subspan(static_cast<std::size_t>(index * sequence_));
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = std::to_integer<std::int64_t>(bytes[i]);
+    file_.expect_whole();
   }
+  std::string content() const override { return sampled_content(file_); }
 
  private:
   models::MappedFile file_;

@@ -167,7 +167,23 @@ MegatronIndex read_megatron_index(const MappedFile& index, std::int64_t data_byt
     refuse(index, kDocumentsAt, "the index has no document boundaries; even no document has one");
   check_documents(index, tables);
   add_sequences(index, tables, data_bytes, read);
+  index.expect_whole();
   return read;
+}
+
+std::optional<std::int64_t> document_of(const MappedFile& index, std::int64_t token) {
+  check_magic(index);
+  const Tables tables = find_tables(index);
+  std::int64_t sequence = 0;
+  for (std::int64_t end = 0; std::cmp_less(sequence, tables.sequences); ++sequence) {
+    end += load<std::int32_t>(index.bytes(),
+                              tables.sizes_at + static_cast<std::size_t>(sequence) * kSizeBytes);
+    if (token < end) break;
+  }
+  for (std::size_t i = 1; i < tables.documents; ++i)
+    if (sequence < load<std::int64_t>(index.bytes(), tables.documents_at + i * kDocumentBytes))
+      return static_cast<std::int64_t>(i) - 1;
+  return std::nullopt;
 }
 
 }  // namespace braid::train

@@ -12,6 +12,7 @@
 //   int64[D]  first sequence of each document; the last entry is S
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/models/mapped_file.h"
@@ -40,6 +41,10 @@ struct MegatronIndex {
   std::int64_t tokens = 0, sequences = 0, documents = 0;
   std::vector<TokenRun> runs;  // ascending by first_token, never empty
 };
+
+// The document, from 0, that token `token` of the stream belongs to; nothing where the index does
+// not tell. Reads the index up to there.
+std::optional<std::int64_t> document_of(const models::MappedFile& index, std::int64_t token);
 
 // Checks every entry; an Error names the file and the byte. `data_bytes`: size of the data file.
 MegatronIndex read_megatron_index(const models::MappedFile& index, std::int64_t data_bytes);

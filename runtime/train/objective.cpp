@@ -217,6 +217,22 @@ ImageShape image_shape_of(const Model& model) {
                .fix = "train a model of square images"});
 }
 
+std::int64_t token_limit(const Model& model, const ObjectiveOptions& options) {
+  const std::int64_t known = embedding_of(model).vocab;
+  switch (objective_of(model)) {
+    case Objective::next_token:
+      return known;
+    case Objective::masked_tokens:  // the last id is the mask
+      return options.mask_token ? known : known - 1;
+    case Objective::corrupted_spans:
+      return std::max<std::int64_t>(
+          0, options.mask_token.value_or(known - 1) + 1 - num_sentinels(model));
+    case Objective::image_class:
+      return head_of(model).vocab;
+  }
+  internal_failure("unknown objective", std::source_location::current());
+}
+
 void require_fitting(const Model& model, const Dataset& data, const ObjectiveOptions& options) {
   const Objective objective = objective_of(model);
   const bool wants_images = objective == Objective::image_class;

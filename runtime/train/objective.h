@@ -35,6 +35,10 @@ struct ObjectiveOptions {
   bool shuffle = true;
 };
 
+// Ids that the data may hold are below this: the model's vocabulary, but for those that stand for
+// hidden tokens or cut-out spans where the options do not name them.
+std::int64_t token_limit(const Model& model, const ObjectiveOptions& options);
+
 // Throws an Error unless the data is of the model's kind and within its vocabulary.
 void require_fitting(const Model& model, const Dataset& data, const ObjectiveOptions& options);
 // Which sample comes when, and what is masked in it, follows from its number in training alone.

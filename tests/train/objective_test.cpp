@@ -8,6 +8,7 @@
 #include <set>
 
 #include "runtime/ops/cross_entropy.h"
+#include "runtime/train/corrupted_spans.h"
 #include "tests/support/files.h"
 #include "tests/support/random_plan.h"
 
@@ -163,6 +164,20 @@ std::string image_bytes(std::uint64_t classes = 3) {
   return bytes;
 }
 
+TEST(Objective, LeavesTheIdsOfMasksAndSentinelsToThem) {
+  const Model causal = tiny_model("gpt2", 2, 16), masked = bert(16),
+              spans = tiny_model("t5", 2, 16);
+  const auto known = [](const Model& model) { return model.type_of(0).shape.vocab; };
+  EXPECT_EQ(token_limit(causal, {}), known(causal));
+  EXPECT_EQ(token_limit(masked, {}), known(masked) - 1);
+  EXPECT_EQ(token_limit(masked, {.mask_token = 3}), known(masked));
+  EXPECT_EQ(token_limit(spans, {}), known(spans) - num_sentinels(spans));
+  EXPECT_EQ(token_limit(spans, {.mask_token = 0}), 0);
+  // Data within the limit fits, whatever it holds.
+  for (const Model& model : {causal, masked, spans})
+    require_fitting(model, *synthetic(token_limit(model, {}), 1), {});
+}
+
 TEST(ImageFiles, HoldClassesAndValues) {
   const ScratchFolder folder;
   write_bytes(folder / "images", image_bytes());
@@ -178,6 +193,18 @@ TEST(ImageFiles, HoldClassesAndValues) {
   require_fitting(tiny_model("vit", 2, 0), *data, {});
 }
 
+TEST(ImageFiles, SizesThatOverflowAreRefused) {
+  // 2^28 images of 2^36 + 4 bytes: 2^64 + 2^30, which 64 bits take for 2^30.
+  const ScratchFolder folder;
+  std::string header = "BRDIMG01";
+  for (const std::uint64_t number : {1ULL << 28, 256ULL, 1ULL << 14, 1ULL << 14, 3ULL})
+    header += little_endian(number, 4);
+  write_bytes(folder / "images", header);
+  std::filesystem::resize_file(folder / "images", header.size() + (1ULL << 30));
+  const Mistake found = mistake_of("an overflow", [&] { image_file(folder / "images"); });
+  EXPECT_TRUE(holds(found.what, "need more than 2^63"));
+}
+
 TEST(ImageFiles, AreRefusedWhenTheyDoNotFit) {
   const ScratchFolder folder;
   const auto what = [&](const std::string& bytes) {
@@ -185,7 +212,7 @@ TEST(ImageFiles, AreRefusedWhenTheyDoNotFit) {
     return mistake_of("a damaged file", [&] { image_file(folder / "images"); }).what;
   };
   EXPECT_TRUE(holds(what("text"), "no image dataset"));
-  EXPECT_TRUE(holds(what(image_bytes().substr(0, 500)), "500 bytes"));
+  EXPECT_TRUE(holds(what(image_bytes().substr(0, 500)), "472 bytes behind the header"));
   EXPECT_TRUE(holds(what(image_bytes(0)), "in 0 classes"));
 
   const Model vit = tiny_model("vit", 2, 0);
