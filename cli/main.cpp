@@ -167,6 +167,7 @@ int guarded_main(int argc, char** argv) {
 // Destructors of libtorch_cuda's static objects fail after all is done: the process leaves without.
 int main(int argc, char** argv) {
   std::signal(SIGABRT, braid::cli::on_abort);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of a file's size fails like any other
   const int status = guarded_main(argc, argv);
   std::fflush(nullptr);
   std::_Exit(status);

@@ -15,6 +15,7 @@
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "runtime/models/model.h"
+#include "runtime/train/metrics.h"
 
 namespace braid::cli {
 namespace {
@@ -70,6 +71,7 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.weights = flags.weights;
   options.capture = !flags.no_capture;
   options.metrics = flags.metrics;
+  if (!flags.metrics.empty()) train::expect_new_run(flags.metrics);
   options.tensorboard = flags.tensorboard;
   if (flags.tensorboard && flags.metrics.empty())
     throw Error({.what = "there is no folder for TensorBoard's file",
@@ -80,6 +82,7 @@ train::TrainOptions read_training(const TrainFlags& flags) {
     throw Error({.what = "the first step warms up and is never recorded",
                  .where = "--trace",
                  .fix = "take --steps 2 or more"});
+  options.check_replicas = read_count(flags.check_replicas, "--check-replicas").value_or(0);
   options.progress.every_steps = read_count(flags.log_every, "--log-every").value_or(0);
   read_format(flags.format);  // a mistake in it is told before the ranks start
   if (!flags.out.empty()) expect_writable(flags.out, "--out");
@@ -126,6 +129,9 @@ void add_training_flags(const Verb& verb, TrainFlags& flags) {
   option("--beta1", flags.beta1, "X", "AdamW's (default 0.9)");
   option("--beta2", flags.beta2, "X", "AdamW's (default 0.95)");
   option("--dropout", flags.dropout, "P", "of what a sub-layer adds (default 0)");
+
+  option("--check-replicas", flags.check_replicas, "N",
+         "every N steps, compare the weights of ranks that hold the same ones (default: never)");
 
   option("--metrics", flags.metrics, "FOLDER", "write metrics.jsonl and report.json there");
   verb.flag("--tensorboard", flags.tensorboard, "and TensorBoard's event file");

@@ -20,7 +20,7 @@ struct TrainFlags {
   std::string steps = "100", seed = "1", log_every;
   std::string rate = "3e-4", schedule = "constant", warmup = "0", decay, minimum = "0";
   std::string clip = "1", weight_decay = "0.1", beta1 = "0.9", beta2 = "0.95", dropout = "0";
-  std::string metrics, out, trace, mask_token, weights;
+  std::string metrics, out, trace, mask_token, weights, check_replicas;
   std::string format = "text";
   bool tensorboard = false, dry_run = false, no_capture = false;
 };

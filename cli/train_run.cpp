@@ -61,11 +61,21 @@ void print_report(const RunReport& report, const TrainFlags& flags, const Place&
                       place_of(flags.trace)));
 }
 
+// A run that trained but could not write all it was asked for has failed in that.
+int status_of(const train::TrainReport& measured) {
+  if (measured.stopped_by != 0) return signal_status(measured.stopped_by);
+  return measured.unwritten.empty() ? kOk : kBadInput;
+}
+
 }  // namespace
 
 int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
              train::TrainOptions options) {
   options.stop_signal = &Interrupt::signal;
+  options.on_trouble = [](const Mistake& trouble) {
+    note(fmt::format("warning: {}: {}; training goes on without it", printable(trouble.where),
+                     trouble.what));
+  };
   const Format format = read_format(flags.format);
   options.progress_to = format == Format::json ? stderr : answer_stream();
   options.progress.terminal = !place.launch && is_terminal(options.progress_to);
@@ -74,7 +84,7 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
     if (format == Format::text) print(headline(plan, place, options));
   };
   const train::TrainReport measured = train::train(plan, world, options);
-  const int status = measured.stopped_by == 0 ? kOk : signal_status(measured.stopped_by);
+  const int status = status_of(measured);
   if (world.rank() > 0) return status;
   RunReport report = train::run_report(plan, measured);
   if (measured.stopped_by != 0) {
@@ -90,6 +100,9 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   }
   if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
   write_json(flags, json);
+  for (const Mistake& missing : measured.unwritten)
+    note(fmt::format("error: {}\n  where: {}\n  fix:   {}", missing.what, printable(missing.where),
+                     missing.fix));
   if (report.step > Seconds(0))
     expect_possible(plan, report.step, Timing::measured, "the time of a step");
   return status;

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/core/file.h"
+#include "runtime/train/record_file.h"
 
 namespace braid::train {
 
@@ -33,11 +33,12 @@ class EventFile {
   // Tells TensorBoard that a run starts again at `step`: it forgets what other files of the folder
   // say about this step and later ones.
   void restart(std::int64_t step, double wall_time);
+  const RecordFile& file() const { return file_; }
 
  private:
   void record(const std::string& event);
 
-  AppendFile file_;
+  RecordFile file_;
 };
 
 }  // namespace braid::train

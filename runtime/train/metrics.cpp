@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -62,12 +63,15 @@ std::size_t kept_bytes(std::string_view text, std::int64_t first_step, const std
   return begin;
 }
 
-void continue_lines(AppendFile& lines, std::int64_t first_step) {
+[[noreturn]] void refuse_earlier_run(const std::filesystem::path& file) {
+  throw Error({.what = "the folder holds the metrics of an earlier run",
+               .where = file.string(),
+               .fix = "choose another folder, or remove the file"});
+}
+
+void continue_lines(RecordFile& lines, std::int64_t first_step) {
   const std::string text = lines.read_all();
-  if (first_step == 0 && text.find('\n') != std::string::npos)
-    throw Error({.what = "the folder holds the metrics of an earlier run",
-                 .where = lines.path().string(),
-                 .fix = "resume that run, choose another folder, or remove the file"});
+  if (first_step == 0 && text.find('\n') != std::string::npos) refuse_earlier_run(lines.path());
   const std::size_t kept = kept_bytes(text, first_step, lines.path().string());
   if (kept < text.size()) lines.cut(static_cast<std::int64_t>(kept));
 }
@@ -120,9 +124,38 @@ MetricsWriter::MetricsWriter(const MetricsOptions& options) : lines_(metrics_fil
   if (options.first_step > 0) events_->restart(options.first_step, time);
 }
 
-void MetricsWriter::write(const StepMetrics& metrics) {
+void expect_new_run(const std::filesystem::path& folder) {
+  std::ifstream lines(folder / kMetricsFile);
+  std::string line;
+  if (std::getline(lines, line) && !lines.eof()) refuse_earlier_run(folder / kMetricsFile);
+}
+
+std::vector<const RecordFile*> MetricsWriter::files() const {
+  std::vector<const RecordFile*> all = {&lines_};
+  if (events_) all.push_back(&events_->file());
+  return all;
+}
+
+std::vector<Mistake> MetricsWriter::write(const StepMetrics& metrics) {
+  std::vector<std::int64_t> before;
+  for (const RecordFile* file : files()) before.push_back(file->missing());
   lines_.append(json_line(metrics) + "\n");
   if (events_) events_->write(metrics.step, now(), scalars_of(metrics));
+  std::vector<Mistake> troubles;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    if (before[i] == 0 && files()[i]->missing() > 0) troubles.push_back(*files()[i]->trouble());
+  return troubles;
+}
+
+std::vector<Mistake> MetricsWriter::incomplete() const {
+  std::vector<Mistake> troubles;
+  for (const RecordFile* file : files()) {
+    if (file->missing() == 0) continue;
+    Mistake trouble = *file->trouble();
+    trouble.what = fmt::format("{} steps are missing in it: {}", file->missing(), trouble.what);
+    troubles.push_back(std::move(trouble));
+  }
+  return troubles;
 }
 
 }  // namespace braid::train

@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "planner/core/file.h"
 #include "planner/core/units.h"
 #include "runtime/train/event_file.h"
+#include "runtime/train/record_file.h"
 
 namespace braid::train {
 
@@ -53,14 +54,25 @@ struct MetricsOptions {
   bool tensorboard = true;
 };
 
-// Throws an Error when a file cannot be written, or when what is there is not ours to continue.
+// Throws an Error where the folder holds the metrics of an earlier run: what a MetricsWriter of a
+// new run would throw, before there is one.
+void expect_new_run(const std::filesystem::path& folder);
+
 class MetricsWriter {
  public:
+  // Throws an Error where a file cannot be written, what is there cannot be continued, or another
+  // run that has not ended writes into the folder.
   explicit MetricsWriter(const MetricsOptions& options);
-  void write(const StepMetrics& metrics);
+  // A file that cannot be written any more (RecordFile) does not end the run. Returns the troubles
+  // of files for which this was the first time.
+  std::vector<Mistake> write(const StepMetrics& metrics);
+  // One for each file that lacks steps.
+  std::vector<Mistake> incomplete() const;
 
  private:
-  AppendFile lines_;
+  std::vector<const RecordFile*> files() const;
+
+  RecordFile lines_;
   std::optional<EventFile> events_;
 };
 

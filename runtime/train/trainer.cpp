@@ -7,13 +7,12 @@
 #include <chrono>
 
 #include "planner/core/error.h"
-#include "planner/core/text.h"
 #include "planner/explain/summary.h"
-#include "planner/profile/fingerprint.h"
 #include "planner/simulate/predicted_terms.h"
 #include "runtime/models/huggingface.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
+#include "runtime/train/agreement.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/objective.h"
 #include "runtime/train/step_trace.h"
@@ -23,59 +22,23 @@ namespace braid::train {
 
 namespace {
 
-// What must be alike on all ranks, as text: plan, flags and data.
-struct Identity {
-  const char* what;
-  std::string text;
-  const char* fix;
-};
-
-std::vector<Identity> identities(const Plan& plan, const TrainOptions& o) {
+std::vector<Identity> identities(const Plan& plan, const TrainOptions& o,
+                                 const std::optional<models::Checkpoint>& weights) {
   const LearningRate& rate = o.learning_rate;
-  return {{"plan", plan_text(plan), "give every rank the same plan file"},
-          {"options",
-           fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {} {} {}", o.steps,
-                       static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
-                       o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate),
-                       rate.peak, rate.minimum, rate.warmup_steps, rate.decay_steps,
-                       rate.total_steps, o.recorded_steps, !o.trace.empty(),
-                       o.mask_token.value_or(-1), o.weights.string()),
-           "start every rank with the same flags"},
-          {"data", fmt::format("{} {}", o.data->samples(), o.data->vocabulary()),
-           "give every rank the same data"}};
-}
-
-std::int64_t word_of(const std::string& text) {
-  return static_cast<std::int64_t>(std::stoull(fingerprint(text), nullptr, 16));
-}
-
-// The ranks whose word differs from the one that most ranks have.
-std::vector<int> odd_ranks(std::span<const std::int64_t> words) {
-  std::int64_t usual = words.front();
-  for (const std::int64_t word : words)
-    if (std::ranges::count(words, word) > std::ranges::count(words, usual)) usual = word;
-  std::vector<int> odd;
-  for (std::size_t rank = 0; rank < words.size(); ++rank)
-    if (words[rank] != usual) odd.push_back(static_cast<int>(rank));
-  return odd;
-}
-
-std::string who_differs(std::span<const int> ranks) {
-  const bool one = ranks.size() == 1;
-  return fmt::format("{} {} {} from most", one ? "rank" : "ranks", join(ranks, ", "),
-                     one ? "differs" : "differ");
-}
-
-void expect_agreement(const Plan& plan, const TrainOptions& options, comm::Group& world) {
-  for (const Identity& identity : identities(plan, options)) {
-    const std::vector<int> odd = odd_ranks(parallel::gather_words(
-        word_of(identity.text), world, options.device, fmt::format("compare {}", identity.what)));
-    if (odd.empty()) continue;
-    throw Error({.what = fmt::format("not the same {} on all {} ranks: {}", identity.what,
-                                     world.size(), who_differs(odd)),
-                 .where = fmt::format("the start of training, as rank {} sees it", world.rank()),
-                 .fix = identity.fix});
-  }
+  return {
+      {"plan", plan_text(plan), "give every rank the same plan file"},
+      {"options",
+       fmt::format("{} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} | {} {} {} {} {}", o.steps,
+                   static_cast<int>(o.precision), o.seed, o.clip, o.dropout, o.adamw.beta1,
+                   o.adamw.beta2, o.adamw.epsilon, o.adamw.weight_decay, name_of(rate), rate.peak,
+                   rate.minimum, rate.warmup_steps, rate.decay_steps, rate.total_steps,
+                   o.recorded_steps, !o.trace.empty(), o.mask_token.value_or(-1),
+                   !o.weights.empty(), o.check_replicas),
+       "start every rank with the same flags"},
+      {"data", fmt::format("{} {} {}", o.data->samples(), o.data->vocabulary(), o.data->content()),
+       "give every rank the same data"},
+      {"first weights", weights ? weights->content() : "",
+       "give every rank the same checkpoint: look at the file's copies on all nodes"}};
 }
 
 ObjectiveOptions objective_options(const TrainOptions& options) {
@@ -147,6 +110,7 @@ class Log {
  public:
   Log(const Plan& plan, const TrainOptions& options, bool speaks) {
     if (!speaks) return;
+    on_trouble_ = options.on_trouble;
     if (!options.metrics.empty())
       metrics_.emplace(
           MetricsOptions{.folder = options.metrics, .tensorboard = options.tensorboard});
@@ -161,11 +125,18 @@ class Log {
   void step(StepMetrics metrics) {
     metrics.predicted_seconds = predicted_seconds_;
     if (metrics.allocated) metrics.predicted = predicted_;
-    if (metrics_) metrics_->write(metrics);
+    if (metrics_)
+      for (const Mistake& trouble : metrics_->write(metrics))
+        if (on_trouble_) on_trouble_(trouble);
     if (progress_) progress_->step(metrics);
   }
 
+  std::vector<Mistake> incomplete() const {
+    return metrics_ ? metrics_->incomplete() : std::vector<Mistake>{};
+  }
+
  private:
+  std::function<void(const Mistake&)> on_trouble_;
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   std::optional<Seconds> predicted_seconds_;
@@ -200,7 +171,9 @@ parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::De
 TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& options) {
   const at::NoGradGuard no_grad;
   internal_check(options.data != nullptr, "training needs data");
-  expect_agreement(plan, options, world);
+  std::optional<models::Checkpoint> weights;
+  if (!options.weights.empty()) weights.emplace(options.weights);
+  expect_agreement(identities(plan, options, weights), world, options.device);
   require_fitting(plan.model, *options.data, objective_options(options));
   const parallel::Numerics numerics = numerics_for(plan, options.precision, options.device);
   Log log(plan, options, world.rank() == 0);
@@ -215,9 +188,11 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   Worker worker(plan, world, settings,
                 sample_source(plan.model, options.data, objective_options(options)));
 
-  if (!options.weights.empty()) {
-    models::load_huggingface(worker.model(), plan.model, models::Checkpoint(options.weights));
+  if (weights) {
+    models::load_huggingface(worker.model(), plan.model, *weights);
+    weights.reset();
     worker.weights_changed();
+    expect_equal_replicas(worker.model(), world, options.device, "the first weights");
   }
   if (world.rank() == 0 && options.on_start) options.on_start();
 
@@ -250,6 +225,9 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
               .launch = result.launch,
               .mfu = model_flops_utilisation(step_flops, seconds, devices, peak),
               .allocated = allocated});
+    if (options.check_replicas > 0 && (step + 1) % options.check_replicas == 0)
+      expect_equal_replicas(worker.model(), world, options.device,
+                            fmt::format("the weights after step {}", step + 1));
     if (result.stopping && step + 1 < options.steps)
       report.stopped_by = agreed_signal(options, world);
   }
@@ -259,7 +237,16 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
       largest_of_stages(gather_held(held_by(worker, options.device), options.device, world), plan);
   const std::vector<parallel::StepRecord> records = recording.records();
   if (!records.empty()) report.terms = gather_terms(records, plan, options.device, world);
-  if (!options.trace.empty()) write_trace(options.trace, records, plan, options.device, world);
+  report.unwritten = log.incomplete();
+  if (!options.trace.empty()) {
+    try {
+      write_trace(options.trace, records, plan, options.device, world);
+    } catch (const comm::CommError&) {
+      throw;
+    } catch (const Error& error) {
+      report.unwritten.push_back(error.mistake());
+    }
+  }
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/error.h"
 #include "planner/explain/run_report.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/step_terms.h"
@@ -50,6 +51,12 @@ struct TrainOptions {
   std::int64_t recorded_steps = 3;
   std::filesystem::path trace;  // of the recorded steps, by rank 0; empty: none
 
+  // On rank 0: an output that cannot be written any more; training goes on without it.
+  std::function<void(const Mistake&)> on_trouble;
+
+  // Every so many steps, ranks that hold the same weights compare them; 0: never.
+  std::int64_t check_replicas = 0;
+
   // The signal that asks this rank to end the run after the step under way, 0: none. All ranks end
   // after the same step, whichever was asked. Empty: never.
   std::function<int()> stop_signal;
@@ -63,6 +70,7 @@ struct TrainReport {
   std::optional<double> mfu;       // of that step; none where the devices' peak is not known
   std::vector<HeldMemory> stages;  // by stage, of the ranks that hold most
   std::vector<StepTerms> terms;    // by stage, means; empty where nothing was recorded
+  std::vector<Mistake> unwritten;  // on rank 0: outputs that are absent or lack steps
   int stopped_by = 0;              // the signal that ended the run early; 0: it took all steps
 };
 

@@ -78,6 +78,15 @@ elseif(CASE STREQUAL "stopped_launcher")
   # mpirun hands SIGTERM on and kills a second later: time enough for a step of milliseconds.
   must_fail("Stopped after step [0-9]+ of 1000000 by SIGTERM" timeout -s TERM 6 ${LAUNCH} -n 4
             ${train} --steps 1000000)
+elseif(CASE STREQUAL "other_data")
+  # Two stages: the same name leads to other bytes on the node of the second one.
+  must_run(${plan} --global-batch 8 --devices 2 --algorithm pp --out two.json)
+  string(REPEAT "some text " 500 text)
+  file(WRITE "${FOLDER}/first/book" "${text} and its end")
+  file(WRITE "${FOLDER}/second/book" "${text} and an end")
+  set(two "${BRAID}" train --plan "${FOLDER}/two.json" --timeout 30 --data text:book)
+  must_fail("not the same data on all 2 ranks: rank 1 differs from most" ${LAUNCH} -n 1 -wdir
+            "${FOLDER}/first" ${two} : -n 1 -wdir "${FOLDER}/second" ${two})
 elseif(CASE STREQUAL "too_few_ranks")
   must_fail("rank [0-2]: error: 3 ranks for a plan of 4 devices" ${LAUNCH} -n 3 ${train})
 else()

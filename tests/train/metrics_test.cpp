@@ -1,7 +1,9 @@
 #include "runtime/train/metrics.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -123,14 +125,89 @@ TEST(Metrics, AForeignFileIsRefusedAndKept) {
   EXPECT_EQ(read_bytes(folder / kMetricsFile), text);
 }
 
-TEST(Metrics, AFullDiskIsAnError) {
+// While one exists, files cannot grow beyond this size: a disk that is full at a byte of our
+// choice.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST(Metrics, AFullDiskLeavesWholeLinesAndIsToldOnce) {
+  const ScratchFolder folder;
+  MetricsWriter writer({.folder = folder.path()});
+  const auto line = static_cast<rlim_t>(json_line(metrics_at(0)).size() + 1);
+  std::size_t told = 0;
+  {
+    const FullDisk disk(2 * line + line / 2);  // in the middle of the third line
+    for (std::int64_t step = 0; step < 6; ++step) told += writer.write(metrics_at(step)).size();
+  }
+  EXPECT_EQ(told, 2U);                         // the lines and the events
+  told += writer.write(metrics_at(6)).size();  // there is room again
+  EXPECT_EQ(told, 2U);
+  EXPECT_EQ(steps_in(folder / kMetricsFile), (std::vector<std::int64_t>{0, 1, 6}));
+  const std::vector<Mistake> incomplete = writer.incomplete();
+  ASSERT_EQ(incomplete.size(), 2U);
+  EXPECT_TRUE(holds(incomplete[0].what, "4 steps are missing in it: "));
+  EXPECT_EQ(incomplete[0].where, (folder / kMetricsFile).string());
+}
+
+TEST(Metrics, EventsAreWholeRecordsOnAFullDisk) {
+  const ScratchFolder folder;
+  EventFile events(folder / "events", 0);
+  const Scalar scalar{"train/loss", 1};
+  events.write(0, 0, {&scalar, 1});
+  const std::string whole = read_bytes(folder / "events");
+  {
+    const FullDisk disk(whole.size() + 5);
+    events.write(1, 0, {&scalar, 1});
+  }
+  EXPECT_EQ(read_bytes(folder / "events"), whole);
+  EXPECT_EQ(events.file().missing(), 1);
+}
+
+TEST(Metrics, ADeviceWithoutRoomDoesNotEndTheRun) {
   const ScratchFolder folder;
   std::filesystem::create_symlink("/dev/full", folder / kMetricsFile);
-  MetricsWriter writer({.folder = folder.path()});
-  const Mistake found = mistake_of("a full disk", [&] { writer.write(metrics_at(0)); });
-  EXPECT_TRUE(holds(found.what, "No space left"));
-  EXPECT_EQ(found.where, (folder / kMetricsFile).string());
-  EXPECT_TRUE(holds(mistake_of("events", [] { EventFile("/dev/full", 0); }).what, "No space left"));
+  MetricsWriter writer({.folder = folder.path(), .tensorboard = false});
+  const std::vector<Mistake> told = writer.write(metrics_at(0));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(holds(told[0].what, "No space left"));
+}
+
+TEST(Metrics, AFolderBelongsToOneRunAtATime) {
+  const ScratchFolder folder;
+  {
+    const MetricsWriter first({.folder = folder.path()});
+    const Mistake found = mistake_of("two runs", [&] { MetricsWriter({folder.path()}); });
+    EXPECT_TRUE(holds(found.what, "another run is writing this file"));
+    EXPECT_EQ(found.where, (folder / kMetricsFile).string());
+  }
+  MetricsWriter({folder.path()});  // the first has ended before a step: nothing is lost
+}
+
+TEST(Metrics, AnEarlierRunIsToldBeforeTheWork) {
+  const ScratchFolder folder;
+  EXPECT_NO_THROW(expect_new_run(folder / "absent"));
+  write_bytes(folder / kMetricsFile, "{\"step\":0,");
+  EXPECT_NO_THROW(expect_new_run(folder.path()));  // torn
+  write_steps(folder.path(), 0, 1);
+  const Mistake found = mistake_of("earlier", [&] { expect_new_run(folder.path()); });
+  EXPECT_TRUE(holds(found.what, "metrics of an earlier run"));
+  EXPECT_EQ(found.fix.find("resume"), std::string::npos);
 }
 
 TEST(Metrics, AFolderThatCannotBeMadeIsAnError) {

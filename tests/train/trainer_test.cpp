@@ -15,6 +15,7 @@
 #include "planner/core/json.h"
 #include "runtime/comm/in_process.h"
 #include "runtime/models/huggingface.h"
+#include "runtime/train/agreement.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/objective.h"
 #include "runtime/train/worker.h"
@@ -66,30 +67,36 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(comm::Gro
   return errors;
 }
 
-TEST(Trainer, BeginsWithTheWeightsOfACheckpoint) {
-  const Plan plan = wide_plan(1);
-  const ScratchFolder folder;
-  TrainOptions options = options_for(plan, 1);
-  options.precision = RunPrecision::fp32;
-  double expected = 0;
+// Writes the first weights of a seed as a checkpoint; returns their loss in the first step.
+double save_weights(const Plan& plan, std::uint64_t seed, const std::filesystem::path& file) {
+  double loss = 0;
   comm::run_in_process(1, [&](comm::Group& world) {
     const at::NoGradGuard no_grad;
     WorkerOptions settings;
-    settings.numerics = numerics_for(plan, options.precision, at::kCPU);
-    settings.seed = options.seed + 8;
+    settings.numerics = numerics_for(plan, RunPrecision::fp32, at::kCPU);
+    settings.seed = seed;
     Worker worker(plan, world, settings,
-                  sample_source(plan.model, options.data, {.seed = options.seed}));
-    const models::RankModel& model = worker.model();
+                  sample_source(plan.model, options_for(plan).data, {.seed = 1}));
     std::vector<models::WholeParameter> all;
+    const models::RankModel& model = worker.model();
     for (std::size_t i = 0; i < model.layers.size(); ++i) {
       const parallel::Parameters& parameters = model.layers[i]->parameters();
       const std::vector<at::Tensor> values = parameters.local_values();
       for (std::size_t j = 0; j < values.size(); ++j)
         all.push_back({model.indices[i], parameters.specs()[j], values[j]});
     }
-    models::save_huggingface(folder / "model.safetensors", plan.model, all);
-    expected = worker.step(0, 0).loss;
+    models::save_huggingface(file, plan.model, all);
+    loss = worker.step(0, 0).loss;
   });
+  return loss;
+}
+
+TEST(Trainer, BeginsWithTheWeightsOfACheckpoint) {
+  const Plan plan = wide_plan(1);
+  const ScratchFolder folder;
+  TrainOptions options = options_for(plan, 1);
+  options.precision = RunPrecision::fp32;
+  const double expected = save_weights(plan, options.seed + 8, folder / "model.safetensors");
   const auto first_loss = [&] {
     double loss = 0;
     comm::run_in_process(
@@ -217,6 +224,97 @@ TEST(Trainer, NamesTheRankWithOtherDataOnAllRanks) {
   });
   EXPECT_THAT(errors, AllOf(SizeIs(4),
                             Each(HasSubstr("not the same data on all 4 ranks: rank 3 differs"))));
+}
+
+TEST(Trainer, ComparesDataByContentNotByName) {
+  const Plan plan = wide_plan(2);
+  const ScratchFolder folder;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text.push_back(static_cast<char>(i * 7 % 61));
+  write_bytes(folder / "a", text);
+  write_bytes(folder / "same", text);
+  text[1500] = 60;
+  write_bytes(folder / "other", text);
+  // Bytes as tokens need a vocabulary of 256; the check comes before that one.
+  const auto errors_with = [&](const char* name) {
+    return errors_of(2, [&](comm::Group& world) {
+      TrainOptions options = options_for(plan, 1);
+      options.data = text_file(folder / (world.rank() == 1 ? name : "a"), plan.model.sequence);
+      train(plan, world, options);
+    });
+  };
+  EXPECT_THAT(errors_with("other"), AllOf(SizeIs(2), Each(HasSubstr("not the same data"))));
+  EXPECT_THAT(errors_with("same"), AllOf(SizeIs(2), Each(HasSubstr("tokens up to 255"))));
+}
+
+TEST(Trainer, NamesTheRankWithAnotherCheckpointBehindItsPath) {
+  const Plan plan = wide_plan(2), one = wide_plan(1);
+  const ScratchFolder folder;
+  for (const char* node : {"node0", "node1", "node2"})
+    std::filesystem::create_directory(folder / node);
+  save_weights(one, 1, folder / "node0/model.safetensors");
+  save_weights(one, 1, folder / "node1/model.safetensors");
+  save_weights(one, 2, folder / "node2/model.safetensors");
+  const auto errors_with = [&](const char* node) {
+    return errors_of(2, [&](comm::Group& world) {
+      TrainOptions options = options_for(plan, 1);
+      options.weights = folder / (world.rank() == 1 ? node : "node0");
+      train(plan, world, options);
+    });
+  };
+  EXPECT_THAT(errors_with("node1"), SizeIs(0));
+  EXPECT_THAT(
+      errors_with("node2"),
+      AllOf(SizeIs(2), Each(HasSubstr("not the same first weights on all 2 ranks: rank 1"))));
+}
+
+TEST(Trainer, ReplicasThatPartAreNamed) {
+  for (const Zero zero : {Zero::none, Zero::optimizer, Zero::parameters}) {
+    Plan plan = wide_plan(3);
+    for (Strategy& strategy : plan.stages.front().strategies) strategy.zero = zero;
+    const auto errors = errors_of(3, [&](comm::Group& world) {
+      const at::NoGradGuard no_grad;
+      WorkerOptions settings;
+      settings.numerics = numerics_for(plan, RunPrecision::fp32, at::kCPU);
+      Worker worker(plan, world, settings,
+                    sample_source(plan.model, options_for(plan).data, {.seed = 1}));
+      worker.step(0, 1e-3);
+      expect_equal_replicas(worker.model(), world, at::kCPU, "a sound run");
+      // One bit of one weight, as a link or a memory that fails changes it.
+      parallel::FlatBuffer* buffer = worker.model().layers[1]->parameters().buffers().front();
+      const at::Tensor& weights = buffer->weights();
+      if (world.rank() == 1 && weights.defined()) weights[3].mul_(1.0000002);
+      expect_equal_replicas(worker.model(), world, at::kCPU, "step 1");
+    });
+    // Under ZeRO-3 no two ranks hold the same.
+    if (zero == Zero::parameters)
+      EXPECT_THAT(errors, SizeIs(0));
+    else
+      EXPECT_THAT(errors,
+                  AllOf(SizeIs(3), Each(HasSubstr("rank 1 and ranks 0, 2 differ in layer"))));
+  }
+}
+
+TEST(Trainer, ComparesReplicasAsOftenAsAsked) {
+  const Plan plan = wide_plan(2);
+  TrainOptions options = options_for(plan, 4);
+  options.check_replicas = 2;
+  EXPECT_THAT(errors_of(2, [&](comm::Group& world) { train(plan, world, options); }), SizeIs(0));
+}
+
+TEST(Trainer, ATraceThatCannotBeWrittenLeavesTheReport) {
+  const Plan plan = wide_plan(2);
+  const ScratchFolder folder;
+  TrainOptions options = options_for(plan, 3);
+  options.trace = folder / "absent/trace.json";
+  std::vector<Mistake> unwritten;
+  comm::run_in_process(2, [&](comm::Group& world) {
+    const TrainReport report = train(plan, world, options);
+    EXPECT_THAT(report.steps, SizeIs(3));
+    if (world.rank() == 0) unwritten = report.unwritten;
+  });
+  ASSERT_THAT(unwritten, SizeIs(1));
+  EXPECT_THAT(unwritten.front().where, HasSubstr("trace.json"));
 }
 
 TEST(Trainer, RefusesMoreRanksThanThePlanHasDevices) {
