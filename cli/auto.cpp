@@ -233,18 +233,17 @@ void add_auto(const Verb& app, Run& run) {
   option("--seq", flags->sequence, "N", "tokens of a sample (default: the model's)");
   option("--memory", flags->memory, "SIZE", "a device's limit, for example 16GiB (default: all)");
   option("--precision", flags->precision, "NAME",
-         "bf16 or fp32; otherwise bf16 on GPUs, fp32 on CPUs");
+         "bf16, fp32 or fp8; otherwise bf16 on GPUs, fp32 on CPUs");
   option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--cache", flags->cache, "FOLDER",
          "where measurements are kept (default $XDG_CACHE_HOME/braid or ~/.cache/braid)");
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
   add_training_flags(verb, flags->train);
   add_world_flags(option, flags->train.world, "how many to train with (default 1, or as launched)");
-  verb.footer(
-      "\nExamples:\n"
-      "  braid auto --ranks 4 --model configs/examples/tiny-llama.json --global-batch 16 \\\n"
-      "             --data text:book.txt --metrics run1\n"
-      "  mpirun -n 8 braid auto --model config.json --global-batch 64 --memory 12GiB");
+  verb.examples(
+      {"braid auto --ranks 4 --model configs/examples/tiny-llama.json --global-batch 16 "
+       "--data text:book.txt --metrics run1",
+       "mpirun -n 8 braid auto --model config.json --global-batch 64 --memory 12GiB"});
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(

@@ -87,7 +87,7 @@ std::string summary_text(const Model& model, const measure::StepTimes& times, do
   table.add({"of the limit", format_percent(limit.seconds() / times.seconds)});
   table.add({"loss", fmt::format("{:.4f} to {:.4f} in {} steps", times.losses.front(),
                                  times.losses.back(), times.losses.size())});
-  return table.text();
+  return table.text(terminal_options());
 }
 
 std::string operators_text(const measure::StepTimes& times) {
@@ -103,7 +103,7 @@ std::string operators_text(const measure::StepTimes& times) {
   const double rest = times.timed_seconds - named;
   table.add({"between them", "", milliseconds(rest), share(rest)});
   return fmt::format("Where a step goes, with marks between operators ({}):\n\n{}",
-                     milliseconds(times.timed_seconds), table.text());
+                     milliseconds(times.timed_seconds), table.text(terminal_options()));
 }
 
 Json to_json(const Model& model, const measure::StepTimes& times, double tokens,
@@ -183,7 +183,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
 void add_bench(const Verb& app, Run& run) {
   const Verb bench = app.add("bench", "hold this machine against what it could do");
   bench.needs_one_below();
-  bench.footer("\nExample:\n  braid bench step --model configs/models/gpt2.json --global-batch 32");
+  bench.examples({"braid bench step --model configs/models/gpt2.json --global-batch 32"});
   const auto flags = std::make_shared<BenchFlags>();
   const Verb verb = bench.add("step", "a training step on one device");
   const Options option(verb);
@@ -194,18 +194,18 @@ void add_bench(const Verb& app, Run& run) {
   option("--recompute", flags->recompute, "NAME", "none (default), selective or full");
   option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--gradients", flags->gradients, "NAME", kGradientsHelp);
-  option("--steps", flags->steps, "N", "that count (default 8)");
-  option("--warmup-steps", flags->warm_up, "N", "before those (default 4)");
+  option("--steps", flags->steps, "N", "steps that count (default 8)");
+  option("--warmup-steps", flags->warm_up, "N",
+         "steps ahead of them, which do not count (default 4)");
   option("--peak", flags->peak, "N", "TFLOP/s of the device; otherwise its data sheet's");
   option("--format", flags->format, "NAME", "text (default) or json");
   option("--out", flags->out, "FILE", "write the numbers there, as JSON");
   verb.flag("--no-capture", flags->no_capture,
             "launch every operator of every step, not the steady step at once");
-  add_world_flags(option, flags->world, "1");
-  verb.footer(
-      "\nExample:\n"
-      "  braid bench step --device cuda --model configs/models/gpt2.json \\\n"
-      "                   --global-batch 32 --seq 1024");
+  add_world_flags(option, flags->world, "must be 1: a step of one device");
+  verb.examples(
+      {"braid bench step --device cuda --model configs/models/gpt2.json --global-batch 32 "
+       "--seq 1024"});
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(

@@ -50,7 +50,7 @@ std::string runs_text(const std::vector<CalibrationRow>& rows) {
     table.add({printable(row.name), format_seconds(row.measured),
                format_error(row.before / row.measured - 1),
                format_error(row.after / row.measured - 1)});
-  return table.text();
+  return table.text(terminal_options());
 }
 
 struct NamedFactor {
@@ -88,7 +88,7 @@ std::string factors_text(const std::vector<CalibrationCase>& cases, const Correc
                term_errors(cases, named.factor, before.*named.factor, after.*named.factor)});
   table.add(
       {"each step", format_seconds(before.step_overhead), format_seconds(after.step_overhead), ""});
-  return table.text();
+  return table.text(terminal_options());
 }
 
 int run_calibrate(const CalibrateFlags& flags) {
@@ -126,10 +126,9 @@ void add_calibrate(const Verb& app, Run& run) {
   option("--report", flags->reports, "FILE", "what 'braid train --out' wrote; several");
   option("--comparison", flags->comparisons, "FILE", "what 'braid compare --out' wrote; several");
   option("--out", flags->out, "FILE", "the corrected profile to write").required();
-  verb.footer(
-      "\nExample:\n"
-      "  braid calibrate --profile profile.json --report run1/report.json run2/report.json \\\n"
-      "                  --out calibrated.json");
+  verb.examples(
+      {"braid calibrate --profile profile.json --report run1/report.json "
+       "run2/report.json --out calibrated.json"});
   verb.when_chosen([flags, &run] { run = [flags] { return run_calibrate(*flags); }; });
 }
 

@@ -80,12 +80,12 @@ std::string check_text(const Plan& plan, const Plan& fresh, const CheckFlags& fl
   }
   if (!has_prediction(plan)) {
     table.add({"prediction", yes("none"), format_seconds(fresh.prediction.iteration)});
-    return table.text();
+    return table.text(look);
   }
   const std::string stale = stale_figure(plan, fresh);
   table.add({"prediction", stale.empty() ? yes("current") : no("stale"),
              stale.empty() ? format_seconds(fresh.prediction.iteration) : stale});
-  return table.text();
+  return table.text(look);
 }
 
 Json check_json(const Plan& plan, const Plan& fresh) {
@@ -128,9 +128,8 @@ void add_check(const Verb& app, Run& run) {
   option("--cluster", flags->cluster, "FILE", "the cluster it should be for");
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb.footer(
-      "\nExample:\n  braid check plan.json --model configs/models/llama2-7b.json\n"
-      "\nExit status: 0 it fits, 3 it does not, 2 it is illegal or for something else.");
+  verb.examples({"braid check plan.json --model configs/models/llama2-7b.json"});
+  verb.remark("Exit status: 0 it fits, 3 it does not, 2 it is illegal or for something else.");
   verb.when_chosen([flags, &run] { run = [flags] { return run_check(*flags); }; });
 }
 

@@ -25,16 +25,28 @@
 namespace braid::cli {
 namespace {
 
-constexpr int kUsualWidth = 100;
+constexpr int kUsualWidth = 80;
+
+// COLUMNS where it is set, else the terminal's width, else 80.
+int terminal_columns() {
+  if (const char* given = std::getenv("COLUMNS")) {
+    const std::string_view text = given;
+    int columns = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), columns);
+    if (status == std::errc() && end == text.data() + text.size() && columns > 0) return columns;
+  }
+  winsize size{};
+  const bool known = ioctl(fileno(answer_stream()), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kUsualWidth;
+}
 
 // The flag that names standard output as its file; empty if none does.
 std::string flag_on_standard_output;
 
 int terminal_width() {
-  winsize size{};
-  if (ioctl(fileno(answer_stream()), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-    return kUsualWidth;
-  return std::clamp<int>(size.ws_col, 60, 160);
+  constexpr int kNarrowest = 60;
+  constexpr int kWidest = 160;
+  return std::clamp(terminal_columns(), kNarrowest, kWidest);
 }
 
 // `what` is "model" or "cluster", and so are its flag and the profile's key.
@@ -109,7 +121,11 @@ Format read_format(const std::string& text) {
 
 std::FILE* answer_stream() { return flag_on_standard_output.empty() ? stdout : stderr; }
 
-bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) != 0; }
+bool is_terminal(std::FILE* stream) {
+  const char* kind = std::getenv("TERM");
+  const bool dumb = kind != nullptr && std::string_view(kind) == "dumb";
+  return isatty(fileno(stream)) != 0 && !dumb;
+}
 
 RenderOptions terminal_options() {
   const char* no_color = std::getenv("NO_COLOR");

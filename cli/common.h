@@ -48,6 +48,7 @@ Format read_format(const std::string& text);
 std::FILE* answer_stream();
 // Color and width as the answer's terminal has them; NO_COLOR is respected.
 RenderOptions terminal_options();
+// A terminal that knows escape sequences: TERM is not "dumb".
 bool is_terminal(std::FILE* stream);
 // To the answer's stream; an Error where that fails (a full disk behind a redirection).
 void print(const std::string& text);

@@ -137,7 +137,7 @@ void add_compare(const Verb& app, Run& run) {
   option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--cost", flags->cost, "NAME",
-         "measured (default with a profile), roofline (without) or galvatron");
+         "measured (default with a profile), roofline (without), galvatron or analytic");
   option("--algorithms", flags->algorithms, "NAME",
          "whose plans to run, with commas between (default: dp, zero3, tp, pp, megatron-3d, "
          "galvatron, bmw, exact)")
@@ -158,13 +158,12 @@ void add_compare(const Verb& app, Run& run) {
   option("--markdown", flags->markdown, "FILE", "write the table there too");
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
   add_world_flags(option, flags->world, "must be the cluster's number of devices");
-  verb.footer(
-      "\nExamples:\n"
-      "  braid compare --model configs/examples/tiny-llama.json \\\n"
-      "                --cluster configs/examples/four-threads.json --global-batch 16 \\\n"
-      "                --precision fp32 --more 8 --out results.json\n"
-      "  mpirun -n 8 braid compare --profile profile.json --global-batch 64 --more 16 \\\n"
-      "                --out results.json --markdown table.md");
+  verb.examples(
+      {"braid compare --model configs/examples/tiny-llama.json "
+       "--cluster configs/examples/four-threads.json --global-batch 16 --precision fp32 --more 8 "
+       "--out results.json",
+       "mpirun -n 8 braid compare --profile profile.json --global-batch 64 --more 16 "
+       "--out results.json --markdown table.md"});
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(

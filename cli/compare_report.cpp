@@ -119,7 +119,7 @@ std::string comparison_text(const Comparison& comparison, const RenderOptions& l
   Table summary({Align::left, Align::left});
   for (const auto& [about, text] : findings(comparison))
     summary.add({paint(about, Tone::strong, look), text});
-  return table.text() + "\n" + summary.text();
+  return table.text(look) + "\n" + summary.text(look);
 }
 
 std::string comparison_markdown(const Comparison& comparison) {

@@ -81,7 +81,7 @@ void add_explain(const Verb& app, Run& run) {
   option("--memory", flags->memory, "SIZE", "what if a device had SIZE, for example 40GiB?");
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb.footer("\nExample:\n  braid explain plan.json --seq 8192 --global-batch 128");
+  verb.examples({"braid explain plan.json --seq 8192 --global-batch 128"});
   verb.when_chosen([flags, &run] { run = [flags] { return run_explain(*flags); }; });
 }
 

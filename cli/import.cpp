@@ -14,6 +14,10 @@
 namespace braid::cli {
 namespace {
 
+constexpr const char* kExample =
+    "braid import galvatron --hardware hardware --model-profile llama-7b --layers 4096:2048:32 "
+    "--nodes 1 --gpus-per-node 8 --out profile.json";
+
 struct GalvatronFlags {
   std::string hardware, model, layers, nodes, devices_per_node, out;
 };
@@ -41,6 +45,7 @@ int run_galvatron(const GalvatronFlags& flags) {
 void add_import(const Verb& app, Run& run) {
   const Verb verb = app.add("import", "turn another system's measurements into a profile");
   verb.needs_one_below();
+  verb.examples({kExample});
   const auto flags = std::make_shared<GalvatronFlags>();
   const Verb galvatron = verb.add("galvatron", "files that Hetu-Galvatron's profiler wrote");
   const Options option(galvatron);
@@ -54,11 +59,8 @@ void add_import(const Verb& app, Run& run) {
   option("--nodes", flags->nodes, "N", "nodes that were profiled (default 1)");
   option("--gpus-per-node", flags->devices_per_node, "N", "devices of a node (default 8)");
   option("--out", flags->out, "FILE", "the profile to write").required();
-  galvatron.footer(
-      "\nExample:\n"
-      "  braid import galvatron --hardware hardware --model-profile llama-7b \\\n"
-      "             --layers 4096:2048:32 --nodes 1 --gpus-per-node 8 --out profile.json\n"
-      "  braid plan --profile profile.json --cost galvatron --global-batch 64");
+  galvatron.examples(
+      {kExample, "braid plan --profile profile.json --cost galvatron --global-batch 64"});
   galvatron.when_chosen([flags, &run] { run = [flags] { return run_galvatron(*flags); }; });
 }
 

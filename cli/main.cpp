@@ -8,9 +8,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <new>
 
 #include "cli/common.h"
+#include "cli/help.h"
 #include "cli/renamed.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
@@ -21,13 +23,13 @@
 namespace braid::cli {
 namespace {
 
-constexpr const char* kFooter =
-    "\nExample:\n"
-    "  braid plan --model configs/models/llama2-7b.json \\\n"
-    "             --cluster configs/clusters/a100-80g-8.json --global-batch 64 --out plan.json\n"
-    "  braid explain plan.json --seq 8192\n"
-    "\n'braid VERB --help' has the flags of a verb and an example.\n"
-    "Exit status: 0 done, 2 a mistake in what was given, 3 no plan fits, 1 a bug of ours.";
+class HelpFormatter : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* verb, std::string /*name*/,
+                        CLI::AppFormatMode /*mode*/) const override {
+    return help_text(*verb, static_cast<std::size_t>(terminal_options().width));
+  }
+};
 
 int report(const Mistake& mistake) {
   fmt::print(stderr, "braid: error: {}\n", mistake.what);
@@ -40,11 +42,6 @@ int report(const Mistake& mistake) {
 const CLI::App* chosen(const CLI::App* app) {
   const auto verbs = app->get_subcommands();
   return verbs.empty() ? app : chosen(verbs.front());
-}
-
-std::string full_name(const CLI::App& app) {
-  const CLI::App* parent = app.get_parent();
-  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
 }
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
@@ -107,10 +104,12 @@ Mistake mistake_of(const CLI::ParseError& error, const CLI::App& app) {
 }
 
 int run_program(int argc, char** argv) {
-  CLI::App app("Finds the fastest hybrid-parallel training plan for a Transformer that fits.",
+  CLI::App app("finds the fastest hybrid-parallel training plan for a Transformer that fits",
                "braid");
-  app.set_version_flag("--version", fmt::format("braid {}", kVersion));
-  app.footer(kFooter);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_flag("--help,-h", "show this text");
+  app.set_version_flag(
+      "--version,-V", [] { return version_text(); }, "show the version");
   app.require_subcommand(1);
   const Verb verbs(app);
   Run run;
@@ -128,6 +127,17 @@ int run_program(int argc, char** argv) {
   add_auto(verbs, run);
   add_profile(verbs, run);
   add_bench(verbs, run);
+  add_version(verbs, run);
+  add_help(app, run);
+  verbs.examples(
+      {"braid plan --model configs/models/llama2-7b.json --cluster "
+       "configs/clusters/a100-80g-8.json --global-batch 64 --out plan.json",
+       "braid explain plan.json --seq 8192"});
+  verbs.remark("'braid help VERB' has the flags of a verb and an example.");
+  verbs.remark(
+      "Exit status: 0 done, 2 a mistake in what was given, 3 no plan fits, 130 or 143 interrupted, "
+      "1 a bug "
+      "of ours.");
   try {
     std::vector<std::string> words = with_present_names({argv + std::min(argc, 1), argv + argc});
     std::ranges::reverse(words);  // as CLI11 takes them

@@ -2,6 +2,7 @@
 
 #include "cli/verb.h"
 #include "cli/verbs.h"
+#include "cli/version.h"
 #include "planner/core/error.h"
 
 namespace braid::cli {
@@ -10,7 +11,7 @@ namespace {
 void add_absent(const Verb& app, Run& run, const std::string& name, const char* text) {
   const Verb verb = app.add(name, text);
   verb.takes_anything();
-  verb.footer("\nExample:\n  braid " + name);
+  verb.examples({"braid " + name});
   verb.when_chosen([name, &run] {
     run = [name]() -> int {
       throw Error({.what = "this build has no runtime, so that it plans and runs nothing",
@@ -22,6 +23,8 @@ void add_absent(const Verb& app, Run& run, const std::string& name, const char* 
 }
 
 }  // namespace
+
+std::vector<ComponentVersion> runtime_versions() { return {}; }
 
 void add_train(const Verb& app, Run& run) {
   add_absent(app, run, "train", "run a plan (this build cannot)");

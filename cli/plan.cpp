@@ -229,7 +229,7 @@ void add_flags(const Verb& verb, PlanFlags& flags) {
   option("--algorithm", flags.algorithm, "NAME",
          "exact (default), galvatron, bmw, or a baseline: dp, zero3, tp, pp, megatron-3d");
   option("--cost", flags.cost, "NAME",
-         "measured (default with a profile), roofline (without) or galvatron");
+         "measured (default with a profile), roofline (without), galvatron or analytic");
   option("--schedule", flags.schedules, "NAME",
          "gpipe, 1f1b, interleaved, zero_bubble; several with commas (default: all)")
       .split_at_commas();
@@ -259,11 +259,10 @@ void add_plan(const Verb& app, Run& run) {
   const auto flags = std::make_shared<PlanFlags>();
   const Verb verb = app.add("plan", "find the fastest plan that fits");
   add_flags(verb, *flags);
-  verb.footer(
-      "\nExample:\n"
-      "  braid plan --model configs/models/llama2-7b.json \\\n"
-      "             --cluster configs/clusters/a100-80g-8.json --global-batch 64 --memory 40GiB\n"
-      "\nCtrl-C ends the search with the best plan so far and its gap.");
+  verb.examples(
+      {"braid plan --model configs/models/llama2-7b.json "
+       "--cluster configs/clusters/a100-80g-8.json --global-batch 64 --memory 40GiB"});
+  verb.remark("Ctrl-C ends the search with the best plan so far and its gap.");
   verb.when_chosen([flags, &run] { run = [flags] { return run_plan(*flags); }; });
 }
 

@@ -52,9 +52,8 @@ void add_price(const Verb& app, Run& run) {
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--format", flags->format, "NAME", "text (default) or json");
   option("--out", flags->out, "FILE", "write the plan there, with its prediction");
-  verb.footer(
-      "\nExample:\n  braid price configs/examples/by-hand.json --out priced.json\n"
-      "\nExit status: 0 it fits, 3 it does not, 2 it is illegal.");
+  verb.examples({"braid price configs/examples/by-hand.json --out priced.json"});
+  verb.remark("Exit status: 0 it fits, 3 it does not, 2 it is illegal.");
   verb.when_chosen([flags, &run] { run = [flags] { return run_price(*flags); }; });
 }
 

@@ -120,11 +120,10 @@ void add_primepar(const Verb& app, Run& run) {
             "a collective across nodes gets one device's share of the network, not the shares "
             "of all its members in a node");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb.footer(
-      "\nExample:\n"
-      "  braid primepar --model configs/models/opt-175b.json \\\n"
-      "             --cluster configs/clusters/v100-32g-8x4.json --devices 8 --micro-batch 8 \\\n"
-      "             --precision fp32 --variant paper");
+  verb.examples(
+      {"braid primepar --model configs/models/opt-175b.json "
+       "--cluster configs/clusters/v100-32g-8x4.json --devices 8 --micro-batch 8 "
+       "--precision fp32 --variant paper"});
   verb.when_chosen([flags, &run] { run = [flags] { return run_primepar(*flags); }; });
 }
 

@@ -89,11 +89,9 @@ void add_profile_hardware(const Verb& profile, Run& run) {
   option("--max-message", flags->largest_message, "SIZE",
          "the largest to send (default 1GiB, or what fits)");
   option("--memory", flags->memory, "SIZE", "of one device; otherwise all it has");
-  verb.footer(
-      "\nExample:\n"
-      "  braid profile hardware --ranks 4 --out hardware.json\n"
-      "  mpirun -n 8 braid profile hardware --out hardware.json\n"
-      "Killed, it goes on where it was when started again.");
+  verb.examples({"braid profile hardware --ranks 4 --out hardware.json",
+                 "mpirun -n 8 braid profile hardware --out hardware.json"});
+  verb.remark("Started again after an interruption, it goes on from its journal.");
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(
@@ -105,6 +103,9 @@ void add_profile_hardware(const Verb& profile, Run& run) {
 void add_profile(const Verb& app, Run& run) {
   const Verb verb = app.add("profile", "measure this machine, and a model on it");
   verb.needs_one_below();
+  verb.examples({"braid profile hardware --ranks 4 --out hardware.json",
+                 "braid profile model --ranks 4 --model configs/examples/tiny-llama.json "
+                 "--global-batch 16 --hardware hardware.json --out profile.json"});
   add_profile_hardware(verb, run);
   add_profile_model(verb, run);
 }

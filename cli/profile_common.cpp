@@ -44,7 +44,7 @@ std::string journal_of(const std::string& out) { return out + ".journal"; }
 void add_profile_flags(const Options& option, ProfileFlags& flags) {
   option("--out", flags.out, "FILE", "the profile to write").required();
   option("--precision", flags.precision, "NAME",
-         "bf16 or fp32; otherwise bf16 on GPUs, fp32 on CPUs");
+         "bf16, fp32 or fp8; otherwise bf16 on GPUs, fp32 on CPUs");
   option("--gradients", flags.gradients, "NAME", kGradientsHelp);
   option("--limit", flags.limit, "SECONDS",
          "measure no longer than this; running again goes on from there");
@@ -117,7 +117,7 @@ std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
                                                             : std::string())});
   table.add({"took", train::format_duration(took)});
   table.add({"written", place_of(flags.out)});
-  return table.text();
+  return table.text(terminal_options());
 }
 
 }  // namespace braid::cli

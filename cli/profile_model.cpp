@@ -42,7 +42,7 @@ std::string layers_text(const Profile& profile, const measure::ModelCost& cost) 
   return fmt::format(
       "{}\n{} splits and micro-batches of each layer timed; a search can ask for {}, and all there "
       "are would be {}.\n",
-      table.text(), cost.measured, cost.reachable, cost.possible);
+      table.text(terminal_options()), cost.measured, cost.reachable, cost.possible);
 }
 
 }  // namespace
@@ -124,11 +124,10 @@ void add_profile_model(const Verb& profile, Run& run) {
          "the largest to send, without --hardware (default 1GiB, or what fits)");
   option("--seq", flags->sequence, "N", "tokens of a sample; otherwise the model's own");
   option("--memory", flags->memory, "SIZE", "of one device; what cannot fit is not measured");
-  verb.footer(
-      "\nExample:\n"
-      "  braid profile model --ranks 4 --model configs/examples/tiny-llama.json \\\n"
-      "                      --global-batch 16 --out profile.json\n"
-      "  braid plan --profile profile.json --global-batch 16");
+  verb.examples(
+      {"braid profile model --ranks 4 --model configs/examples/tiny-llama.json --global-batch 16 "
+       "--out profile.json",
+       "braid plan --profile profile.json --global-batch 16"});
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched(

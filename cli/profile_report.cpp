@@ -24,12 +24,12 @@ std::string rate_text(double rate, const char* unit) {
   return fmt::format("{:.3g} {}{}", rate, kPrefixes[prefix], unit);
 }
 
-std::string machine_text(const Profile& profile) {
+std::string machine_text(const Profile& profile, const RenderOptions& look) {
   Table table({Align::left, Align::left});
   for (const Fact& fact : profile.taken_on) table.add({fact.name, printable(fact.value)});
   table.add({"precision", fmt::format("{}, sums in {}", name_of(profile.precision),
                                       name_of(profile.gradient_precision))});
-  return table.text();
+  return table.text(look);
 }
 
 std::string devices_text(const Profile& profile, const RenderOptions& look) {
@@ -40,7 +40,8 @@ std::string devices_text(const Profile& profile, const RenderOptions& look) {
     table.add({printable(device.name), rate_text(device.peak_fp32.value(), "FLOP/s"),
                rate_text(device.peak_bf16.value(), "FLOP/s"), format_bytes(device.memory),
                rate_text(device.memory_bandwidth.value(), "B/s")});
-  return paint("One rank's device, while all ranks work", Tone::strong, look) + "\n" + table.text();
+  return paint("One rank's device, while all ranks work", Tone::strong, look) + "\n" +
+         table.text(look);
 }
 
 std::string products_text(const Profile& profile, const RenderOptions& look) {
@@ -56,7 +57,7 @@ std::string products_text(const Profile& profile, const RenderOptions& look) {
   table.add({"m x n x k", "fp32", "bf16"});
   for (const std::string& name : names)
     table.add({name, rates[name][Precision::fp32], rates[name][Precision::bf16]});
-  return paint("Matrix products", Tone::strong, look) + "\n" + table.text();
+  return paint("Matrix products", Tone::strong, look) + "\n" + table.text(look);
 }
 
 std::string groups_text(const Profile& profile, const RenderOptions& look) {
@@ -87,7 +88,7 @@ std::string groups_text(const Profile& profile, const RenderOptions& look) {
     table.add(std::move(latency));
     table.add(std::move(bandwidth));
   }
-  return paint("Groups, all of a shape at once", Tone::strong, look) + "\n" + table.text();
+  return paint("Groups, all of a shape at once", Tone::strong, look) + "\n" + table.text(look);
 }
 
 std::string overlaps_text(const Profile& profile, const RenderOptions& look) {
@@ -98,7 +99,7 @@ std::string overlaps_text(const Profile& profile, const RenderOptions& look) {
     table.add({name_of(s.op), std::to_string(s.ranks), fmt::format("{:.2f} times", s.compute),
                s.communication >= kNoProgress ? "no step forward"
                                               : fmt::format("{:.2f} times", s.communication)});
-  return paint("While both run, against each alone", Tone::strong, look) + "\n" + table.text();
+  return paint("While both run, against each alone", Tone::strong, look) + "\n" + table.text(look);
 }
 
 std::string meetings_text(const Profile& profile, const RenderOptions& look) {
@@ -107,13 +108,13 @@ std::string meetings_text(const Profile& profile, const RenderOptions& look) {
   table.add({"ranks", "compute for", "and wait"});
   for (const MeetingSample& s : profile.meetings)
     table.add({std::to_string(s.ranks), format_seconds(s.apart), format_percent(s.wait)});
-  return paint("Where ranks meet again and again", Tone::strong, look) + "\n" + table.text();
+  return paint("Where ranks meet again and again", Tone::strong, look) + "\n" + table.text(look);
 }
 
 }  // namespace
 
 std::string hardware_text(const Profile& profile, const RenderOptions& look) {
-  std::string text = machine_text(profile);
+  std::string text = machine_text(profile, look);
   for (const std::string& part :
        {devices_text(profile, look), products_text(profile, look), groups_text(profile, look),
         meetings_text(profile, look), overlaps_text(profile, look)})

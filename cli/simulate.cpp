@@ -129,8 +129,11 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
   const RenderOptions look = terminal_options();
   const Simulation& slowest = simulation.classes[slowest_class(simulation)];
   const Seconds quick = simulate(plan.shape, stage_times(plan.prediction)).iteration;
-  print(fmt::format("  {} · {} an iteration ({} from stage times alone)\n\n", shape_line(plan),
-                    format_seconds(simulation.iteration), format_seconds(quick)));
+  print("  " +
+        paragraph(fmt::format("{} · {} an iteration ({} from stage times alone)", shape_line(plan),
+                              format_seconds(simulation.iteration), format_seconds(quick)),
+                  look, 2) +
+        '\n');
   print(render_timeline(slowest, plan.shape, look) + '\n' + render_use(slowest, look) + '\n' +
         render_streams(simulation, input, look));
   print_end(flags, plan, look);
@@ -160,8 +163,11 @@ int run_simulate(const SimulateFlags& flags) {
     return kOk;
   }
   const RenderOptions look = terminal_options();
-  print(fmt::format("  {} · {} an iteration\n\n", shape_line(plan),
-                    format_seconds(simulation.iteration)));
+  print("  " +
+        paragraph(fmt::format("{} · {} an iteration", shape_line(plan),
+                              format_seconds(simulation.iteration)),
+                  look, 2) +
+        '\n');
   print(render_timeline(simulation, plan.shape, look) + '\n' + render_use(simulation, look));
   print_end(flags, plan, look);
   return kOk;
@@ -189,7 +195,7 @@ void add_simulate(const Verb& app, Run& run) {
   option("--profile", flags->profile, "FILE", "price the plan with this profile");
   option("--trace", flags->trace, "FILE", "write a timeline for Perfetto or chrome://tracing");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb.footer("\nExample:\n  braid simulate plan.json --trace trace.json");
+  verb.examples({"braid simulate plan.json --trace trace.json"});
   verb.when_chosen([flags, &run] { run = [flags] { return run_simulate(*flags); }; });
 }
 

@@ -106,16 +106,18 @@ int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& 
 
 void add_training_flags(const Verb& verb, TrainFlags& flags) {
   const Options option(verb);
-  option("--steps", flags.steps, "N", "how many (default 100)");
+  option("--steps", flags.steps, "N", "steps to train (default 100)");
   option("--data", flags.data, "NAME",
          "synthetic (default), text:FILE (bytes are tokens), lines:FILE (one sample a line), "
          "megatron:PREFIX or images:FILE");
   option("--mask-token", flags.mask_token, "ID",
          "what stands for a hidden token (default the first id that the data leaves free), or for "
          "T5's first span (default the last id)");
-  option("--seed", flags.seed, "N", "of weights, dropout and the order of samples (default 1)");
+  option("--seed", flags.seed, "N",
+         "seed of weights, dropout and the order of samples (default 1)");
   option("--weights", flags.weights, "PATH",
-         "begin with those of a Hugging Face checkpoint: a safetensors file, or a folder of them");
+         "begin with the weights of a Hugging Face checkpoint: a safetensors file, or a folder of "
+         "them");
   verb.flag("--no-capture", flags.no_capture,
             "on a GPU, launch every operator of every step, not the steady step at once");
 
@@ -134,7 +136,8 @@ void add_training_flags(const Verb& verb, TrainFlags& flags) {
          "every N steps, compare the weights of ranks that hold the same ones (default: never)");
 
   option("--metrics", flags.metrics, "FOLDER", "write metrics.jsonl and report.json there");
-  verb.flag("--tensorboard", flags.tensorboard, "and TensorBoard's event file");
+  verb.flag("--tensorboard", flags.tensorboard,
+            "write TensorBoard's event file to the folder of --metrics too");
   option("--log-every", flags.log_every, "N", "a line every N steps, besides one every 10 s");
   option("--format", flags.format, "NAME",
          "the closing tables as text (default) or json; with json progress goes to standard error");
@@ -153,11 +156,10 @@ void add_train(const Verb& app, Run& run) {
   verb.flag("--dry-run", flags->dry_run,
             "train nothing: play a step without memory, and show what each stage would hold");
   add_world_flags(option, flags->world, "must be the plan's number of devices");
-  verb.footer(
-      "\nExamples:\n  braid train plan.json --steps 100 --metrics run1\n"
-      "  mpirun -n 4 braid train plan.json --data text:book.txt\n"
-      "  torchrun --no-python --nproc-per-node 8 braid train plan.json\n"
-      "  braid train plan.json --dry-run");
+  verb.examples({"braid train plan.json --steps 100 --metrics run1",
+                 "mpirun -n 4 braid train plan.json --data text:book.txt",
+                 "torchrun --no-python --nproc-per-node 8 braid train plan.json",
+                 "braid train plan.json --dry-run"});
   verb.when_chosen([flags, &run] {
     run = [flags] {
       return launched([&](const std::optional<comm::Launch>& launch) {

@@ -45,7 +45,7 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
 std::string report_text(const RunReport& report, const RenderOptions& look,
                         const std::string& remark = {});
 // Where a step goes, of the stage that works longest. Empty where nothing was recorded.
-std::string terms_text(const RunReport& report);
+std::string terms_text(const RunReport& report, const RenderOptions& look);
 // What every stage holds beside what the plan says it holds. A term that differs is marked.
 std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages,
                         const RenderOptions& look);

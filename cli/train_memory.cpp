@@ -97,7 +97,7 @@ std::string memory_text(const Plan& plan, const std::vector<HeldMemory>& stages,
     add_row(table, rows[first], static_cast<int>(first), static_cast<int>(end) - 1, look);
     first = end;
   }
-  return "Memory of one device\n" + table.text();
+  return "Memory of one device\n" + table.text(look);
 }
 
 Json memory_json(const Plan& plan, const std::vector<HeldMemory>& stages) {

@@ -56,7 +56,7 @@ bool hides(const Row& row) {
   return std::max(row.predicted_hidden, row.measured_hidden) > Seconds(0);
 }
 
-std::string stage_text(const StageReport& stage) {
+std::string stage_text(const StageReport& stage, const RenderOptions& look) {
   Table table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
   const std::vector<Row> rows = rows_of(stage);
   // Only a device moves bytes beside compute. On CPUs "hidden" is all the time until somebody
@@ -72,7 +72,7 @@ std::string stage_text(const StageReport& stage) {
                hidden && priced ? time_text(row.predicted_hidden) : "",
                hidden ? time_text(row.measured_hidden) : ""});
   }
-  return table.text();
+  return table.text(look);
 }
 
 // The stage that works longest, which sets the pace; the others differ in how long they wait.
@@ -85,14 +85,14 @@ std::size_t busiest(const std::vector<StageReport>& stages) {
 
 }  // namespace
 
-std::string terms_text(const RunReport& report) {
+std::string terms_text(const RunReport& report, const RenderOptions& look) {
   const std::vector<StageReport>& stages = report.stages;
   if (stages.empty() || !stages.front().measured) return "";
   const std::size_t slowest = busiest(stages);
-  std::string text = "Where a step goes, on one device";
+  std::string title = "Where a step goes, on one device";
   if (stages.size() > 1)
-    text += fmt::format(" of stage {}, the busiest of {}", slowest, stages.size());
-  text += "\n" + stage_text(stages[slowest]);
+    title += fmt::format(" of stage {}, the busiest of {}", slowest, stages.size());
+  std::string text = paragraph(title, look) + stage_text(stages[slowest], look);
   if (stages.size() == 1) return text;
   Table table({Align::left, Align::right, Align::right, Align::right, Align::right});
   table.add({"stage", "compute: planned", "measured", "bubble: planned", "measured"});
@@ -104,19 +104,21 @@ std::string terms_text(const RunReport& report) {
                time_text(stages[i].measured->compute), planned(&StepTerms::bubble),
                time_text(stages[i].measured->bubble)});
   }
-  return text + "\n" + table.text();
+  return text + "\n" + table.text(look);
 }
 
 std::string report_text(const RunReport& report, const RenderOptions& look,
                         const std::string& remark) {
-  std::string text = fmt::format("Time of a step   {}", format_seconds(report.step));
+  std::string time = format_seconds(report.step);
   const Seconds predicted = report.plan.prediction.iteration;
   if (predicted > Seconds(0))
-    text += fmt::format(" · planned {}: {:.3g} times that", format_seconds(predicted),
+    time += fmt::format(" · planned {}: {:.3g} times that", format_seconds(predicted),
                         report.step / predicted);
-  if (report.mfu) text += fmt::format(" · MFU {}", format_percent(*report.mfu));
-  text += "\n\n";
-  if (const std::string terms = terms_text(report); !terms.empty()) text += terms + remark + "\n";
+  if (report.mfu) time += fmt::format(" · MFU {}", format_percent(*report.mfu));
+  std::string text = titled("Time of a step", Tone::plain, time, Tone::plain, look);
+  text += '\n';
+  if (const std::string terms = terms_text(report, look); !terms.empty())
+    text += terms + remark + "\n";
   std::vector<HeldMemory> held;
   held.reserve(report.stages.size());
   for (const StageReport& stage : report.stages) held.push_back(stage.held);

@@ -47,7 +47,7 @@ std::string headline(const Plan& plan, const Place& place, const train::TrainOpt
                                   precision_of(plan, options.precision),
                                   options.device.is_cuda() ? "GPUs" : "CPUs")});
   table.add({"data", printable(options.data->describe())});
-  return table.text() + "\n";
+  return table.text(terminal_options()) + "\n";
 }
 
 void write_json(const TrainFlags& flags, const Json& json) {
@@ -139,8 +139,9 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
   if (read_format(flags.format) == Format::json) {
     print(json);
   } else {
-    print(fmt::format("  {} · {} devices\n\n", shape_line(plan), devices) +
-          memory_text(plan, stages, terminal_options()));
+    const RenderOptions look = terminal_options();
+    print("  " + paragraph(fmt::format("{} · {} devices", shape_line(plan), devices), look, 2) +
+          '\n' + memory_text(plan, stages, look));
   }
   return kOk;
 }

@@ -111,7 +111,7 @@ void add_validate(const Verb& app, Run& run) {
          "fit anew without each of K folds and predict that fold");
   verb.flag("--fit", flags->fit, "fit the figures of every setup to these runs first");
   option("--format", flags->format, "NAME", "text (default) or json");
-  verb.footer("\nExample:\n  braid validate runs.json --worst 10 --plot runs.svg");
+  verb.examples({"braid validate runs.json --worst 10 --plot runs.svg"});
   verb.when_chosen([flags, &run] { run = [flags] { return run_validate(*flags); }; });
 }
 

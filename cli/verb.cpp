@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/version.h"
+
 namespace braid::cli {
 
 namespace {
@@ -17,14 +19,26 @@ CLI::Option& add_option(CLI::App& app, const char* name, Value& value, const cha
 }  // namespace
 
 Verb Verb::add(const std::string& name, const std::string& text) const {
-  return Verb(*app_->add_subcommand(name, text));
+  CLI::App* const verb = app_->add_subcommand(name, text);
+  verb->footer("");
+  verb->set_version_flag("--version,-V", [] { return version_text(); })->group("");  // hidden
+  return Verb(*verb);
 }
 
 void Verb::flag(const char* name, bool& value, const char* text) const {
   app_->add_flag(name, value, text);
 }
 
-void Verb::footer(const std::string& text) const { app_->footer(text); }
+void Verb::examples(const std::vector<std::string>& commands) const {
+  std::string text = commands.size() > 1 ? "Examples:" : "Example:";
+  for (const std::string& command : commands) text += "\n  " + command;
+  app_->footer(text);
+}
+
+void Verb::remark(const std::string& text) const {
+  app_->footer(app_->get_footer() + "\n\n" + text);
+}
+
 void Verb::needs_one_below() const { app_->require_subcommand(1); }
 void Verb::takes_anything() const { app_->allow_extras(); }
 void Verb::when_chosen(const std::function<void()>& then) const { app_->callback(then); }

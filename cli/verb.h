@@ -20,7 +20,10 @@ class Verb {
 
   Verb add(const std::string& name, const std::string& text) const;  // below this one
   void flag(const char* name, bool& value, const char* text) const;
-  void footer(const std::string& text) const;  // of --help
+  // The end of --help: command lines on one line each, then sentences. The verb's own alone count:
+  // verbs below it do not have them.
+  void examples(const std::vector<std::string>& commands) const;
+  void remark(const std::string& text) const;
   void needs_one_below() const;
   void takes_anything() const;
   void when_chosen(const std::function<void()>& then) const;

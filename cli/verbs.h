@@ -32,5 +32,6 @@ void add_auto(const Verb& app, Run& run);
 void add_profile(const Verb& app, Run& run);
 void add_validate(const Verb& app, Run& run);
 void add_bench(const Verb& app, Run& run);
+void add_version(const Verb& app, Run& run);
 
 }  // namespace braid::cli

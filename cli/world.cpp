@@ -249,8 +249,9 @@ std::string sharing_remark(const Place& place) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (ranks <= cores) return "";
   return fmt::format(
-      "  {} ranks take turns on {} core{}: while one waits another computes, so that compute is\n"
-      "  measured short and waiting long. Compare the time of the whole step.\n",
+      "  {} ranks take turns on {} core{}: while one waits another\n"
+      "  computes, so that compute is measured short and waiting\n"
+      "  long. Compare the time of the whole step.\n",
       ranks, cores, cores == 1 ? "" : "s");
 }
 

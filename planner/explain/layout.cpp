@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
@@ -13,6 +14,7 @@ namespace braid {
 namespace {
 
 constexpr std::size_t kGutter = 2;
+constexpr std::string_view kToneEnd = "\x1b[0m";
 
 // Codes of ECMA-48, in the sixteen colors that every terminal's theme keeps readable.
 std::string_view code_of(Tone tone) {
@@ -150,20 +152,142 @@ void Table::add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
-std::string Table::text() const {
+std::string paragraph(std::string_view text, const RenderOptions& options, std::size_t indent) {
+  return wrap(text, static_cast<std::size_t>(options.width) - indent, indent) + '\n';
+}
+
+std::string titled(const std::string& title, Tone title_tone, const std::string& remark,
+                   Tone remark_tone, const RenderOptions& options) {
+  constexpr std::size_t kGap = 3;
+  const std::string line = paint(title, title_tone, options);
+  if (remark.empty()) return line + '\n';
+  const auto width = static_cast<std::size_t>(options.width);
+  if (cells(title) + kGap + cells(remark) <= width)
+    return line + std::string(kGap, ' ') + paint(remark, remark_tone, options) + '\n';
+  return line + "\n  " + paint(wrap(remark, width - kGutter, kGutter), remark_tone, options) + '\n';
+}
+
+std::string flow(std::span<const std::string> pieces, const RenderOptions& options) {
+  std::string text;
+  std::string line;
+  for (const std::string& piece : pieces) {
+    const std::size_t after = cells(line) + kGutter + cells(piece);
+    if (!line.empty() && after > static_cast<std::size_t>(options.width)) {
+      text += line + '\n';
+      line.clear();
+    }
+    line += std::string(kGutter, ' ') + piece;
+  }
+  return text + line + '\n';
+}
+
+namespace {
+
+// A cell's text on lines of at most `width` cells. A tone that spans lines ends and begins anew at
+// each of them.
+std::vector<std::string> cell_lines(const std::string& text, std::size_t width) {
+  if (cells(text) <= width) return {text};
+  std::vector<std::string> lines;
+  std::istringstream wrapped(wrap(text, width, 0));
+  std::string tone;  // the escape sequence in force
+  for (std::string line; std::getline(wrapped, line);) {
+    line.insert(0, tone);
+    for (std::size_t at = line.find('\x1b'); at != std::string::npos;
+         at = line.find('\x1b', at + 1)) {
+      const std::string code = line.substr(at, line.find('m', at) - at + 1);
+      tone = code == kToneEnd ? "" : code;
+    }
+    if (!tone.empty()) line += kToneEnd;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::size_t total_width(const std::vector<std::size_t>& widths) {
+  std::size_t total = 0;
+  for (const std::size_t width : widths) total += width == 0 ? 0 : kGutter + width;
+  return total;
+}
+
+}  // namespace
+
+std::vector<std::size_t> Table::natural_widths() const {
   std::vector<std::size_t> widths(columns_.size());
   for (const auto& row : rows_)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cells(row[i]));
+  return widths;
+}
+
+std::size_t Table::longest_word(std::size_t column) const {
+  std::size_t longest = 0;
+  for (const auto& row : rows_) {
+    std::istringstream words(row[column]);
+    for (std::string word; words >> word;) longest = std::max(longest, cells(word));
+  }
+  return longest;
+}
+
+// Takes from the widest left-aligned columns what is above `width`, as far as their words allow.
+std::vector<std::size_t> Table::narrowed(std::vector<std::size_t> widths, std::size_t width) const {
+  constexpr std::size_t kNarrowest = 12;  // cells: less is hard to read
+  std::vector<std::size_t> least(widths.size());
+  for (std::size_t i = 0; i < widths.size(); ++i)
+    least[i] = columns_[i] == Align::right
+                   ? widths[i]
+                   : std::min(widths[i], std::max(kNarrowest, longest_word(i)));
+  while (total_width(widths) > width) {
+    std::size_t widest = widths.size();
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      if (widths[i] > least[i] && (widest == widths.size() || widths[i] > widths[widest]))
+        widest = i;
+    if (widest == widths.size()) break;
+    --widths[widest];
+  }
+  return widths;
+}
+
+std::string Table::block(const std::vector<std::size_t>& widths) const {
   std::string text;
   for (const auto& row : rows_) {
-    std::string line;
+    std::vector<std::vector<std::string>> lines(row.size());
+    std::size_t height = 1;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      if (widths[i] == 0) continue;  // nobody has anything to say there
-      line.append(kGutter, ' ');
-      line +=
-          columns_[i] == Align::left ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
+      if (widths[i] > 0) lines[i] = cell_lines(row[i], widths[i]);
+      height = std::max(height, lines[i].size());
     }
-    text += without_trailing_blanks(std::move(line)) + '\n';
+    for (std::size_t k = 0; k < height; ++k) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        if (widths[i] == 0) continue;
+        const std::string cell = k < lines[i].size() ? lines[i][k] : "";
+        line.append(kGutter, ' ');
+        line += columns_[i] == Align::left ? pad_right(cell, widths[i]) : pad_left(cell, widths[i]);
+      }
+      text += without_trailing_blanks(std::move(line)) + '\n';
+    }
+  }
+  return text;
+}
+
+std::string Table::text(const RenderOptions& options) const {
+  const auto width = static_cast<std::size_t>(options.width);
+  const std::vector<std::size_t> all = narrowed(natural_widths(), width);
+  const auto key = static_cast<std::size_t>(
+      std::ranges::find_if(all, [](std::size_t one) { return one > 0; }) - all.begin());
+  std::string text;
+  for (std::size_t next = key + 1; text.empty() || next < all.size();) {
+    std::vector<std::size_t> some(all.size());
+    if (key < all.size()) some[key] = all[key];
+    bool one = false;  // a block has at least one column beside its key
+    for (; next < all.size() && (!one || total_width(some) + kGutter + all[next] <= width);
+         ++next) {
+      some[next] = all[next];
+      one = one || all[next] > 0;
+    }
+    const std::vector<std::size_t> natural = natural_widths();
+    for (std::size_t i = 0; i < some.size(); ++i) some[i] = some[i] > 0 ? natural[i] : 0;
+    text += (text.empty() ? "" : "\n") + block(narrowed(std::move(some), width));
+    if (rows_.empty()) break;
   }
   return text;
 }

@@ -13,7 +13,7 @@ namespace braid {
 
 struct RenderOptions {
   bool color = false;
-  int width = 100;  // columns to stay within where a line can be broken
+  int width = 80;  // columns to stay within where a line can be broken
 };
 
 enum class Tone { plain, strong, faint, good, bad, blue, cyan, green, yellow, magenta, red, gray };
@@ -44,6 +44,14 @@ std::string fraction_bar(double fraction, std::size_t width);
 // `indent` blanks.
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent);
 
+// `text` on lines of options.width cells, all but the first indented, with a line end.
+std::string paragraph(std::string_view text, const RenderOptions& options, std::size_t indent = 0);
+// A title and what is said of it: on one line if both fit, else below it.
+std::string titled(const std::string& title, Tone title_tone, const std::string& remark,
+                   Tone remark_tone, const RenderOptions& options);
+// Pieces that stay whole, two blanks apart, on indented lines of options.width cells.
+std::string flow(std::span<const std::string> pieces, const RenderOptions& options);
+
 enum class Align { left, right };
 
 // Rows of cells in columns as wide as their widest cell.
@@ -51,10 +59,18 @@ class Table {
  public:
   explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> row);
-  // Two blanks before the first column and between columns; no blanks at a line's end.
-  std::string text() const;
+  // Two blanks before the first column and between columns; no blanks at a line's end. Empty
+  // columns are left out. A table wider than options.width has its left-aligned cells wrapped
+  // between words; if that does not suffice, columns follow below the others, with the first column
+  // again.
+  std::string text(const RenderOptions& options) const;
 
  private:
+  std::vector<std::size_t> natural_widths() const;
+  std::size_t longest_word(std::size_t column) const;
+  std::vector<std::size_t> narrowed(std::vector<std::size_t> widths, std::size_t width) const;
+  std::string block(const std::vector<std::size_t>& widths) const;
+
   std::vector<Align> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

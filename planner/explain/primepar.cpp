@@ -29,15 +29,18 @@ std::string heading(const PrimeparAnswer& answer, const RenderOptions& options) 
   const PrimeparTask& task = answer.task;
   return paint(fmt::format("{} on {} devices", printable(answer.model), answer.devices),
                Tone::strong, options) +
-         fmt::format(
-             "\n{} layers, {} samples of {} tokens a micro-batch, {}; {}\nvariant {}, memory at {} "
-             "s/GB, found in {}\n",
-             task.layers, task.batch, task.block.tokens, name_of(task.precision),
-             printable(answer.cluster), name_of(answer.variant), answer.alpha * 1e9,
-             format_seconds(Seconds(answer.search_seconds)));
+         '\n' +
+         paragraph(fmt::format("{} layers, {} samples of {} tokens a micro-batch, {}; {}",
+                               task.layers, task.batch, task.block.tokens, name_of(task.precision),
+                               printable(answer.cluster)),
+                   options) +
+         paragraph(
+             fmt::format("variant {}, memory at {} s/GB, found in {}", name_of(answer.variant),
+                         answer.alpha * 1e9, format_seconds(Seconds(answer.search_seconds))),
+             options);
 }
 
-std::string operators_text(const PrimeparAnswer& answer) {
+std::string operators_text(const PrimeparAnswer& answer, const RenderOptions& options) {
   using enum Align;
   Table table({left, left, right, right, right, right, right, right, right, right, right});
   table.add({"operator", "partition", "compute", "hidden", "exposed", "all-reduce", "gradients",
@@ -56,10 +59,10 @@ std::string operators_text(const PrimeparAnswer& answer) {
   table.add({"layer", "", seconds(t.compute), seconds(t.ring_hidden), seconds(t.ring_exposed),
              seconds(t.all_reduce), seconds(t.gradient_reduce), seconds(t.redistribute),
              bytes(t.states), bytes(t.stash), bytes(t.workspace)});
-  return table.text();
+  return table.text(options);
 }
 
-std::string schemes_text(const PrimeparAnswer& answer) {
+std::string schemes_text(const PrimeparAnswer& answer, const RenderOptions& options) {
   using enum Align;
   Table table({left, left, right, right, right, right, right, right, right, right});
   table.add({"scheme", "split", "layer", "speed", "exposed", "hidden", "states", "stash",
@@ -81,7 +84,7 @@ std::string schemes_text(const PrimeparAnswer& answer) {
       table.add({name_of(scheme), "no split of these sizes"});
     }
   }
-  return table.text();
+  return table.text(options);
 }
 
 std::string text_of(const ExecutableLayer& layer) {
@@ -90,7 +93,7 @@ std::string text_of(const ExecutableLayer& layer) {
              : fmt::format("{} ({})", to_string(layer.strategy), name_of(layer.order));
 }
 
-std::string pareto_text(const PrimeparAnswer& answer) {
+std::string pareto_text(const PrimeparAnswer& answer, const RenderOptions& options) {
   using enum Align;
   Table table({left, right, right, right, right, left, left, left, left, left});
   table.add({"boundary", "layer", "states", "stash", "workspace", "qkv", "proj", "fc1", "fc2",
@@ -110,13 +113,15 @@ std::string pareto_text(const PrimeparAnswer& answer) {
   const auto runs = std::ranges::count_if(answer.pareto, [&](const ParetoPoint& point) {
     return answer.executable->find(point.plan.partitions) != nullptr;
   });
-  return fmt::format(
-      "{} plans in all, by boundary, of which {} {} of the layer search; over all boundaries "
-      "nothing beats these:\n{}",
-      answer.pareto.size(), runs, runs == 1 ? "is a strategy" : "are strategies", table.text());
+  return paragraph(fmt::format(
+                       "Time against memory: {} plans in all, by boundary, of which {} {} of the "
+                       "layer search; over all boundaries nothing beats these:",
+                       answer.pareto.size(), runs, runs == 1 ? "is a strategy" : "are strategies"),
+                   options) +
+         table.text(options);
 }
 
-std::string executable_text(const PrimeparAnswer& answer) {
+std::string executable_text(const PrimeparAnswer& answer, const RenderOptions& options) {
   using enum Align;
   Table table({left, left, right, right, right, right, right});
   table.add({"strategy", "residual stream", "layer", "speed", "states", "stash", "workspace"});
@@ -127,7 +132,7 @@ std::string executable_text(const PrimeparAnswer& answer) {
                fmt::format("{:.3f}", answer.result.plan.totals.time() / t.time()), bytes(t.states),
                bytes(t.stash), bytes(t.workspace)});
   }
-  return table.text();
+  return table.text(options);
 }
 
 Json totals_json(const LayerTotals& t) {
@@ -180,15 +185,18 @@ Json operators_json(const PrimeparAnswer& answer) {
 
 std::string render_primepar(const PrimeparAnswer& answer, const RenderOptions& options) {
   const PrimeparResult& result = answer.result;
-  std::string text = heading(answer, options) + "\n" + operators_text(answer) + "\n";
-  text += fmt::format("{} layers: {} where each follows this plan, {} where they may differ{}\n",
-                      answer.task.layers, seconds(result.objective * answer.task.layers),
-                      seconds(result.stack), answer.alpha > 0 ? " (with the price of memory)" : "");
-  text += "\nA layer under other schemes, each at its fastest split\n" + schemes_text(answer);
+  std::string text = heading(answer, options) + "\n" + operators_text(answer, options) + "\n";
+  text += paragraph(
+      fmt::format("{} layers: {} where each follows this plan, {} where they may differ{}",
+                  answer.task.layers, seconds(result.objective * answer.task.layers),
+                  seconds(result.stack), answer.alpha > 0 ? " (with the price of memory)" : ""),
+      options);
+  text +=
+      "\nA layer under other schemes, each at its fastest split\n" + schemes_text(answer, options);
   if (!answer.pareto.empty())
-    text += "\nTime against memory: " + pareto_text(answer) +
+    text += "\n" + pareto_text(answer, options) +
             "\nStrategies of the layer search that none of them beats, operator by operator\n" +
-            executable_text(answer);
+            executable_text(answer, options);
   return text;
 }
 

@@ -42,7 +42,7 @@ std::string render_reserved(const std::vector<ReservedMemory>& stages, const Pla
                                : ""});
   }
   return heading("Memory", "the peaks of a caching allocator, beside the plan's account", options) +
-         table.text();
+         table.text(options);
 }
 
 Json reserved_json(const std::vector<ReservedMemory>& stages, const Plan& plan) {

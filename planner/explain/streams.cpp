@@ -76,7 +76,7 @@ std::string render_streams(const EventSimulation& simulation, const EventInput& 
   }
   if (simulation.devices.size() > kMostRows) table.add({"…"});
   return heading("Waiting", "what a device stands still for, then what took longer", options) +
-         table.text();
+         table.text(options);
 }
 
 Json event_simulation_json(const EventSimulation& simulation, const EventInput& input) {

@@ -42,7 +42,7 @@ std::string remedies(const Infeasible& infeasible, const RenderOptions& options)
   if (infeasible.enough_devices)
     table.add(
         {"more devices", fmt::format("{} devices in such nodes", *infeasible.enough_devices)});
-  const std::string lines = table.text();
+  const std::string lines = table.text(options);
   if (lines.empty()) return "";
   return '\n' + heading("What would fit", "any one of these", options) + lines;
 }
@@ -61,7 +61,7 @@ std::string verdict(const Infeasible& infeasible) {
 std::string misfit_text(const std::string& title, const std::string& plan_name,
                         const Infeasible& infeasible, const RenderOptions& options) {
   const Plan& closest = infeasible.closest;
-  std::string text = paint(title, Tone::bad, options) + "   " + verdict(infeasible) + "\n\n";
+  std::string text = titled(title, Tone::bad, verdict(infeasible), Tone::plain, options) + '\n';
   Table table({Align::left, Align::left});
   add_task(table, closest, options);
   if (!closest.stages.empty())
@@ -70,7 +70,7 @@ std::string misfit_text(const std::string& title, const std::string& plan_name,
     table.add({paint("where", Tone::faint, options), printable(infeasible.rule->where)});
     table.add({paint("fix", Tone::faint, options), infeasible.rule->fix});
   }
-  text += table.text();
+  text += table.text(options);
   if (infeasible.breakdown.peak > Bytes(0))
     text += '\n' + memory_section({{infeasible.stage, infeasible.stage, infeasible.breakdown}},
                                   closest.cost, options);
@@ -90,7 +90,7 @@ std::string alternatives_section(const std::vector<Alternative>& alternatives, S
                format_bytes(largest_peak(alternative.plan)), shape_line(alternative.plan)});
     table.add({"", "", "", paint(printable(alternative.reason), Tone::faint, options)});
   }
-  return heading("Alternatives", "the best plans that lost", options) + table.text();
+  return heading("Alternatives", "the best plans that lost", options) + table.text(options);
 }
 
 std::string render_text(const Plan& plan, const RenderOptions& options) {

@@ -130,9 +130,7 @@ std::string uniform_line(const Plan& uniform, const Plan& best) {
 
 std::string heading(const std::string& text, const std::string& remark,
                     const RenderOptions& options) {
-  std::string line = paint(text, Tone::strong, options);
-  if (!remark.empty()) line += "   " + paint(remark, Tone::faint, options);
-  return line + '\n';
+  return titled(text, Tone::strong, remark, Tone::faint, options);
 }
 
 void add_task(Table& table, const Plan& plan, const RenderOptions& options) {
@@ -166,7 +164,7 @@ std::string headline(const Plan& plan, const SearchResult* search, const RenderO
     table.add({name("uniform"), uniform_line(*search->uniform, plan)});
   if (search != nullptr)
     table.add({name("search"), search_line(plan.certificate, search->statistics)});
-  return table.text();
+  return table.text(options);
 }
 
 }  // namespace braid

@@ -9,8 +9,12 @@
 namespace braid {
 namespace {
 
-constexpr std::size_t kOtherColumns = 89;  // of the table, without its bar
-constexpr std::size_t kMostRows = 24;      // more are elided in the middle: all of it fits a screen
+constexpr std::size_t kOtherColumns = 82;  // cells of the table beside its bar
+constexpr std::size_t kLeastBar = 22;
+constexpr std::size_t kMostBar = 40;
+constexpr std::size_t kBarColumn = 1;
+constexpr std::size_t kFirstPart = 3;  // column of the first of kParts
+constexpr std::size_t kMostRows = 24;  // more are elided in the middle: all of it fits a screen
 
 struct Part {
   std::string_view name;
@@ -23,7 +27,7 @@ constexpr Part kParts[] = {
     {"weights", "weights", &MemoryParts::weights, "█", Tone::blue},
     {"gradients", "grads", &MemoryParts::gradients, "▓", Tone::cyan},
     {"optimizer", "optim", &MemoryParts::optimizer, "▒", Tone::green},
-    {"activations", "activations", &MemoryParts::activations, "░", Tone::yellow},
+    {"activations", "activ", &MemoryParts::activations, "░", Tone::yellow},
     {"workspace", "work", &MemoryParts::workspace, "▚", Tone::magenta},
     {"slack", "slack", &MemoryParts::slack, "╲", Tone::faint},
     {"overhead", "overhead", &MemoryParts::overhead, "╱", Tone::gray},
@@ -50,9 +54,16 @@ Scale scale_for(const std::vector<MemoryRow>& rows) {
 
 double as_double(Bytes size) { return static_cast<double>(size.value()); }
 
+// Bars and parts stand in two tables where one would be too wide.
+bool one_table(const RenderOptions& options) {
+  return static_cast<std::size_t>(options.width) >= kOtherColumns + kLeastBar;
+}
+
 std::size_t bar_width(const RenderOptions& options) {
-  const std::size_t width = static_cast<std::size_t>(std::max(options.width, 0));
-  return std::clamp<std::size_t>(width - std::min(width, kOtherColumns), 16, 40);
+  constexpr std::size_t kBesideBars = 32;  // cells of stage, peak and budget
+  const auto width = static_cast<std::size_t>(std::max(options.width, 0));
+  const std::size_t others = one_table(options) ? kOtherColumns : kBesideBars;
+  return std::clamp(width - std::min(width, others), kLeastBar, kMostBar);
 }
 
 std::string bar(const StagePrediction& stage, const RenderOptions& options) {
@@ -89,12 +100,27 @@ std::vector<std::string> cells_of(const MemoryRow& row, const Scale& scale,
 }
 
 // The middle of a long list, told by its worst row.
-void add_elided(Table& table, const std::vector<MemoryRow>& rows, std::size_t begin,
-                std::size_t end, const Scale& scale) {
+std::vector<std::string> elided(const std::vector<MemoryRow>& rows, std::size_t begin,
+                                std::size_t end, const Scale& scale) {
   Bytes most;
   for (std::size_t i = begin; i < end; ++i) most = std::max(most, rows[i].stage.peak);
-  table.add({"…", fmt::format("stages {}-{}: at most", rows[begin].first, rows[end - 1].last),
-             scale(most)});
+  return {"…", fmt::format("stages {}-{}: at most", rows[begin].first, rows[end - 1].last),
+          scale(most)};
+}
+
+// Columns of `rows`: the stage, then those from `first` to before `end`.
+std::string columns_text(const std::vector<std::vector<std::string>>& rows, std::size_t first,
+                         std::size_t end, const RenderOptions& options) {
+  std::vector<Align> columns(1 + end - first, Align::right);
+  columns[0] = Align::left;
+  if (first == kBarColumn) columns[1] = Align::left;
+  Table table(std::move(columns));
+  for (const auto& row : rows) {
+    std::vector<std::string> some = {row.front()};
+    for (std::size_t i = first; i < std::min(end, row.size()); ++i) some.push_back(row[i]);
+    table.add(std::move(some));
+  }
+  return table.text(options);
 }
 
 }  // namespace
@@ -123,27 +149,30 @@ std::vector<MemoryRow> memory_rows(const Plan& plan) {
 std::string memory_section(const std::vector<MemoryRow>& rows, CostKind cost,
                            const RenderOptions& options) {
   const Scale scale = scale_for(rows);
-  Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
-               Align::right, Align::right, Align::right, Align::right});
   std::vector<std::string> titles = {"stage", "", "peak / budget"};
   for (const Part& part : kParts) titles.emplace_back(part.title);
   for (std::string& title : titles) title = paint(title, Tone::faint, options);
-  table.add(titles);
+  std::vector<std::vector<std::string>> table = {titles};
 
   const std::size_t shown = rows.size() <= kMostRows ? rows.size() : kMostRows / 2;
-  for (std::size_t i = 0; i < shown; ++i) table.add(cells_of(rows[i], scale, options));
+  for (std::size_t i = 0; i < shown; ++i) table.push_back(cells_of(rows[i], scale, options));
   if (shown < rows.size()) {
     const std::size_t tail = rows.size() - kMostRows / 2;
-    add_elided(table, rows, shown, tail, scale);
-    for (std::size_t i = tail; i < rows.size(); ++i) table.add(cells_of(rows[i], scale, options));
+    table.push_back(elided(rows, shown, tail, scale));
+    for (std::size_t i = tail; i < rows.size(); ++i)
+      table.push_back(cells_of(rows[i], scale, options));
   }
 
-  std::string legend;
+  std::vector<std::string> legend;
   for (const Part& part : kParts)
-    legend += fmt::format("  {} {}", paint(part.glyph, part.tone, options), part.name);
+    legend.push_back(fmt::format("{} {}", paint(part.glyph, part.tone, options), part.name));
   std::string remark = fmt::format("{}, at the worst moment", scale.unit);
   if (cost == CostKind::galvatron) remark += "; Galvatron's formulas give one sum, under weights";
-  return heading("Memory of one device", remark, options) + table.text() + legend + "\n";
+  const std::string text = one_table(options)
+                               ? columns_text(table, kBarColumn, titles.size(), options)
+                               : columns_text(table, kBarColumn, kFirstPart, options) + '\n' +
+                                     columns_text(table, kFirstPart, titles.size(), options);
+  return heading("Memory of one device", remark, options) + text + flow(legend, options);
 }
 
 }  // namespace braid

@@ -62,7 +62,7 @@ std::string stage_section(const Plan& plan, const RenderOptions& options) {
                  paint(to_string(run.strategy), Tone::cyan, options)});
     }
   }
-  return heading("Stages", pipeline_remark(plan), options) + table.text();
+  return heading("Stages", pipeline_remark(plan), options) + table.text(options);
 }
 
 }  // namespace braid

@@ -46,7 +46,7 @@ std::string time_section(const Plan& plan, const RenderOptions& options) {
   const std::string remark =
       pipeline ? fmt::format("stage {}, the busiest of {}", breakdown.stage, plan.shape.stages)
                : "";
-  return heading("Where the time goes", remark, options) + table.text() +
+  return heading("Where the time goes", remark, options) + table.text(options) +
          (pipeline ? '\n' + heading("Balance", balance_remark(plan), options) : "");
 }
 

@@ -172,10 +172,12 @@ std::string render_timeline(const Simulation& simulation, const PipelineShape& s
     text += render_window(simulation, shape.stages, window, width, options);
   }
   const bool split = shape.schedule == ScheduleKind::zero_bubble && shape.stages > 1;
-  return text + fmt::format(
-                    "  F forward  B backward{}  R reduce  U update  · idle; "
-                    "numbers are micro-batches\n",
-                    split ? " of the input  W of the weights" : "");
+  std::vector<std::string> legend = {"F forward"};
+  legend.emplace_back(split ? "B backward of the input" : "B backward");
+  if (split) legend.emplace_back("W of the weights");
+  for (const char* entry : {"R reduce", "U update", "· idle; numbers are micro-batches"})
+    legend.emplace_back(entry);
+  return text + flow(legend, options);
 }
 
 std::string render_use(const Simulation& simulation, const RenderOptions& options) {
@@ -186,6 +188,8 @@ std::string render_use(const Simulation& simulation, const RenderOptions& option
   for (std::string& title : titles) title = paint(title, Tone::faint, options);
   table.add(titles);
   constexpr std::size_t kBarWidth = 24;
+  constexpr int kWidthWithBars = 90;
+  const bool bars = options.width >= kWidthWithBars;
   const int stages = static_cast<int>(simulation.stages.size());
   for (int i = 0; i < stages; ++i) {
     if (elided(i, stages)) {
@@ -197,10 +201,10 @@ std::string render_use(const Simulation& simulation, const RenderOptions& option
     table.add({std::to_string(i), format_seconds(use.forward),
                format_seconds(use.backward_input + use.backward_weight), format_seconds(use.reduce),
                format_seconds(use.update), format_seconds(use.bubble), format_percent(busy),
-               paint(fraction_bar(busy, kBarWidth), Tone::green, options)});
+               bars ? paint(fraction_bar(busy, kBarWidth), Tone::green, options) : ""});
   }
   return heading("Stages", fmt::format("of {}", format_seconds(simulation.iteration)), options) +
-         table.text();
+         table.text(options);
 }
 
 Json simulation_json(const Simulation& simulation) {

@@ -91,11 +91,11 @@ std::string branch_text(const TreeBranch& branch, const RenderOptions& options) 
       title,
       fmt::format("{} ways to split a block, {} kept", branch.leaves.size(), num_kept(branch)),
       options);
-  text += fmt::format("  {}\n{}", counts.empty() ? "└─ kept" : "├─ kept", kept.text());
+  text += fmt::format("  {}\n{}", counts.empty() ? "└─ kept" : "├─ kept", kept.text(options));
   if (counts.empty()) return text;
   Table pruned({Align::left, Align::right, Align::left, Align::left});
   add_pruned(pruned, counts, " ");
-  return text + "  └─ pruned\n" + pruned.text();
+  return text + "  └─ pruned\n" + pruned.text(options);
 }
 
 std::string configurations_text(const DecisionTree& tree, const RenderOptions& options) {
@@ -122,8 +122,8 @@ std::string configurations_text(const DecisionTree& tree, const RenderOptions& o
   std::string text =
       heading("Configurations",
               fmt::format("{} of pipeline, batch and mesh", tree.configurations.size()), options);
-  text += table.text();
-  if (!tree.pruned_configurations.empty()) text += "  pruned\n" + pruned.text();
+  text += table.text(options);
+  if (!tree.pruned_configurations.empty()) text += "  pruned\n" + pruned.text(options);
   if (tree.illegal_degrees > 0)
     text += fmt::format("  {} pipeline degree{} that devices or layers do not allow\n",
                         tree.illegal_degrees, tree.illegal_degrees == 1 ? "" : "s");

@@ -62,7 +62,7 @@ std::string render_scores(const Pricing& pricing, const ReserveScore& reserves,
                fmt::format("{:.1f}%", 100 * one.error), fmt::format("{:.1f}%", 100 * one.most),
                rank_text(one.spearman), percent_text(one.regret), inside});
   }
-  std::string text = table.text();
+  std::string text = table.text(options);
   if (reserves.ranks > 0)
     text += fmt::format(
         "\n  Reserved memory of {} ranks: {} reserved more than we would keep free ({:.1f}%); we "
@@ -104,7 +104,7 @@ std::string render_worst(const Pricing& pricing, int count, const RenderOptions&
                fmt::format("{:.4g}", f.outturn.measured),
                fmt::format("{:.4g}", f.outturn.predicted), format_error(f.outturn.error())});
   }
-  return table.text();
+  return table.text(options);
 }
 
 std::string render_parameters(std::vector<RunSetup>& setups) {

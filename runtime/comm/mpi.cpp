@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <string_view>
 
 #include "runtime/comm/mpi_engine.h"
 #include "runtime/comm/reduce.h"
@@ -292,6 +294,14 @@ std::shared_ptr<Engine>& the_engine() {
 }  // namespace
 
 bool mpi_available() { return true; }
+
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);  // may be called before MPI_Init
+  const std::string_view all(text.data(), static_cast<std::size_t>(length));
+  return std::string(all.substr(0, all.find_first_of(",\n")));
+}
 
 std::unique_ptr<Group> mpi_world(std::chrono::milliseconds timeout, std::int64_t piece_bytes) {
   internal_check(the_engine() == nullptr, "mpi_world: a process has one world");

@@ -7,7 +7,8 @@
 
 namespace braid::comm {
 
-bool mpi_available();  // in this build
+bool mpi_available();       // in this build
+std::string mpi_version();  // "Open MPI v4.1.4"; empty without MPI
 
 // MPI counts in int: longer messages go in pieces.
 inline constexpr std::int64_t kMpiPieceBytes = std::int64_t{1} << 30;

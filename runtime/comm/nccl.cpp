@@ -468,6 +468,15 @@ int choose_device(const Launch& launch) {
 
 bool nccl_available() { return true; }
 
+std::string nccl_version() {
+  constexpr int kMajor = 10000;
+  constexpr int kMinor = 100;
+  int code = 0;
+  if (ncclGetVersion(&code) != ncclSuccess) return {};
+  return std::to_string(code / kMajor) + '.' + std::to_string(code % kMajor / kMinor) + '.' +
+         std::to_string(code % kMinor);
+}
+
 bool ranks_share_gpus() { return process_environment("NCCL_MULTI_RANK_GPU_ENABLE") == "1"; }
 
 std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::milliseconds timeout) {

@@ -16,7 +16,8 @@
 
 namespace braid::comm {
 
-bool nccl_available();  // in this build
+bool nccl_available();       // in this build
+std::string nccl_version();  // "2.27.5"; empty without NCCL
 // Whether NCCL was told that several ranks may have one GPU (NCCL_MULTI_RANK_GPU_ENABLE).
 bool ranks_share_gpus();
 

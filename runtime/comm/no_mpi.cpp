@@ -7,6 +7,7 @@
 namespace braid::comm {
 
 bool mpi_available() { return false; }
+std::string mpi_version() { return {}; }
 
 std::unique_ptr<Group> mpi_world(std::chrono::milliseconds, std::int64_t) {
   throw Error({.what = "this build has no MPI",

@@ -5,6 +5,7 @@
 namespace braid::comm {
 
 bool nccl_available() { return false; }
+std::string nccl_version() { return {}; }
 bool ranks_share_gpus() { return false; }
 
 std::unique_ptr<Group> nccl_world(const Launch&, std::chrono::milliseconds) {

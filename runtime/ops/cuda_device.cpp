@@ -31,6 +31,14 @@ double host_seconds() {
 
 }  // namespace
 
+std::string cuda_version() {
+  constexpr int kMajor = 1000;
+  constexpr int kMinor = 10;
+  int code = 0;
+  C10_CUDA_CHECK(cudaRuntimeGetVersion(&code));
+  return std::to_string(code / kMajor) + '.' + std::to_string(code % kMajor / kMinor);
+}
+
 void* current_stream(c10::Device device) {
   if (!device.is_cuda()) return nullptr;
   return c10::cuda::getCurrentCUDAStream(index_of(device)).stream();

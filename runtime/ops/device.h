@@ -11,6 +11,8 @@
 
 namespace braid::ops {
 
+std::string cuda_version();  // of the runtime library, "13.0"; empty in a build without CUDA
+
 // The driver's handle of the stream that the device's work goes to; null on a CPU.
 void* current_stream(c10::Device device);
 

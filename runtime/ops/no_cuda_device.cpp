@@ -6,6 +6,7 @@
 
 namespace braid::ops {
 
+std::string cuda_version() { return {}; }
 void* current_stream(c10::Device) { return nullptr; }
 int compute_capability(c10::Device) { return 0; }
 void synchronise(c10::Device) {}

@@ -39,7 +39,7 @@ TEST(FlagNames, FormerNamesAreKnownButNotInHelp) {
     std::vector<std::string> command = renamed.verb;
     command.emplace_back("--help");
     const Outcome help = run_braid(command, folder.path());
-    EXPECT_THAT(help.out, HasSubstr("  " + renamed.now + " ")) << renamed.verb.front();
+    EXPECT_THAT(help.out, HasSubstr(" " + renamed.now + " ")) << renamed.verb.front();
     EXPECT_THAT(help.out, Not(HasSubstr(" " + renamed.before + " "))) << renamed.verb.front();
     // The flag is read, so that what is missing or wrong is something else.
     command.back() = renamed.before + "=x";

@@ -27,6 +27,7 @@ constexpr int kSignalled = 128;
   redirect(out, STDOUT_FILENO);
   redirect(error, STDERR_FILENO);
   if (chdir(folder.c_str()) != 0) _exit(kSignalled);
+  setenv("COLUMNS", "160", 0);  // tests look for words that a narrow table would break
   std::vector<std::string> words = {BRAID_BINARY};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;

@@ -37,13 +37,41 @@ TEST(Layout, ATableAlignsWhatTakesSeveralBytes) {
   Table table({Align::left, Align::right});
   table.add({"α", "1"});
   table.add({"long", "1000"});
-  EXPECT_EQ(table.text(), "  α        1\n  long  1000\n");
+  EXPECT_EQ(table.text({}), "  α        1\n  long  1000\n");
 }
 
 TEST(Layout, ATableDropsColumnsThatAreEmpty) {
   Table table({Align::left, Align::left, Align::left});
   table.add({"a", "", "b"});
-  EXPECT_EQ(table.text(), "  a  b\n");
+  EXPECT_EQ(table.text({}), "  a  b\n");
+}
+
+TEST(Layout, AWideTableWrapsItsTextColumns) {
+  Table table({Align::left, Align::left, Align::right});
+  table.add({"name", "a text of several words", "1"});
+  EXPECT_EQ(table.text({.width = 24}),
+            "  name  a text of      1\n"
+            "        several words\n");
+}
+
+TEST(Layout, AToneDoesNotRunIntoTheNextColumn) {
+  Table table({Align::left, Align::left});
+  table.add({"\x1b[1mtwelve cells and more\x1b[0m", "x"});
+  EXPECT_EQ(table.text({.width = 17}),
+            "  \x1b[1mtwelve cells\x1b[0m  x\n"
+            "  \x1b[1mand more\x1b[0m\n");
+}
+
+TEST(Layout, ColumnsThatDoNotFitFollowBelowWithTheFirstAgain) {
+  Table table({Align::left, Align::right, Align::right, Align::right});
+  table.add({"stage", "forward", "backward", "update"});
+  table.add({"0", "1 s", "2 s", "3 s"});
+  EXPECT_EQ(table.text({.width = 26}),
+            "  stage  forward  backward\n"
+            "  0          1 s       2 s\n"
+            "\n"
+            "  stage  update\n"
+            "  0         3 s\n");
 }
 
 TEST(Layout, WordsWrapAtTheWidth) {

@@ -144,7 +144,7 @@ TEST(PlanJson, AlternativesCarryTimeReasonAndShape) {
 TEST(TreeText, CountsWhatEachRulePrunes) {
   const Plan plan = long_plan(4);
   const DecisionTree tree = build_tree(plan.model, plan.cluster, 4, {});
-  const std::string text = render_tree(tree, kPlain);
+  const std::string text = render_tree(tree, {.width = 160});
   for (const char* words : {"1 stage × 4 devices", "dp4", "zero 0,1,2,3",
                             "recompute none|selective|full", "A rule goes off with --no-rule NAME"})
     EXPECT_THAT(text, HasSubstr(words));
@@ -162,7 +162,7 @@ TEST(TreeText, TellsWhereALeafComesFromAndWhatItWasSparedFrom) {
                    {{.cp = 4}, std::nullopt, true, Rule::ring_needs_tokens},
                    {{.cp = 2, .dp = 2}, Rule::ring_needs_tokens, true, std::nullopt}};
   tree.without_points = "the profile has not timed cp2 dp2";
-  const std::string text = render_tree(tree, kPlain);
+  const std::string text = render_tree(tree, {.width = 160});
   EXPECT_THAT(text, HasSubstr("dp4  on PrimePar's front\n"));
   EXPECT_THAT(text, HasSubstr("cp4  on PrimePar's front, spared from ring-needs-tokens\n"));
   EXPECT_THAT(text, HasSubstr("tp4\n"));
