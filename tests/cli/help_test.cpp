@@ -66,7 +66,9 @@ TEST(Help, EveryVerbHasAnExampleOfItsOwn) {
         << outcome.out;
     command.assign(verb.begin(), verb.end());
     command.emplace_back("--help");
-    if (verb.size() < 2) EXPECT_EQ(run_braid(command, folder.path()).out, outcome.out) << name;
+    if (verb.size() < 2) {
+      EXPECT_EQ(run_braid(command, folder.path()).out, outcome.out) << name;
+    }
   }
 }
 
