@@ -195,7 +195,9 @@ std::string render_primepar(const PrimeparAnswer& answer, const RenderOptions& o
       "\nA layer under other schemes, each at its fastest split\n" + schemes_text(answer, options);
   if (!answer.pareto.empty())
     text += "\n" + pareto_text(answer, options) +
-            "\nStrategies of the layer search that none of them beats, operator by operator\n" +
+            "\n" +
+            paragraph("Strategies of the layer search that none of them beats, operator by operator",
+                      options) +
             executable_text(answer, options);
   return text;
 }

@@ -191,7 +191,7 @@ TEST(PlanCommand, PricesWithAProfileAndRemembersIt) {
   EXPECT_EQ(answer.at("plan").at("profile").at("fingerprint").get<std::string>().size(), 16U);
 }
 
-TEST(Program, KnowsItsVersionAndHelps) {
+TEST(Program, KnowsItsVersion) {
   const InputFolder folder;
   const std::string project = read_text(std::filesystem::path(BRAID_SOURCE_DIR) / "CMakeLists.txt");
   const Outcome version = run_braid({"--version"}, folder.path());
@@ -199,15 +199,6 @@ TEST(Program, KnowsItsVersionAndHelps) {
   ASSERT_TRUE(version.out.starts_with("braid ")) << version.out;
   const std::string number = version.out.substr(6, version.out.find('\n') - 6);
   EXPECT_THAT(project, HasSubstr("project(braid VERSION " + number));
-
-  using Words = std::vector<std::string>;
-  for (Words verb : {Words{}, Words{"plan"}, Words{"explain"}, Words{"check"}, Words{"simulate"},
-                     Words{"import", "galvatron"}}) {
-    verb.emplace_back("--help");
-    const Outcome help = run_braid(verb, folder.path());
-    EXPECT_EQ(help.exit, 0);
-    EXPECT_THAT(help.out, HasSubstr("Example:"));
-  }
 }
 
 TEST(PlanCommand, TakesPrecisionsFromTheProfileAsFarAsTheyGoTogether) {

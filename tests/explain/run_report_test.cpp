@@ -29,7 +29,8 @@ RunReport sample_report() {
                    .steps = {Seconds(2), Seconds(1.0 / 3)},
                    .mfu = 0.1,
                    .losses = {4.2, 4.1},
-                   .stages = {}};
+                   .stages = {},
+                   .stopped_by = "SIGTERM"};
   for (int stage = 0; stage < 2; ++stage)
     report.stages.push_back({.held = {Bytes(1), Bytes(2), Bytes(3), Bytes(4), std::nullopt},
                              .measured = odd_terms(1),
@@ -48,6 +49,7 @@ TEST(RunReport, ComesBackFromItsFile) {
   EXPECT_EQ(read.steps, report.steps);
   EXPECT_EQ(read.mfu, report.mfu);
   EXPECT_EQ(read.losses, report.losses);
+  EXPECT_EQ(read.stopped_by, report.stopped_by);
   ASSERT_EQ(read.stages.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(read.stages[i].held, report.stages[i].held);
