@@ -194,11 +194,11 @@ std::string render_primepar(const PrimeparAnswer& answer, const RenderOptions& o
   text +=
       "\nA layer under other schemes, each at its fastest split\n" + schemes_text(answer, options);
   if (!answer.pareto.empty())
-    text += "\n" + pareto_text(answer, options) +
-            "\n" +
-            paragraph("Strategies of the layer search that none of them beats, operator by operator",
-                      options) +
-            executable_text(answer, options);
+    text +=
+        "\n" + pareto_text(answer, options) + "\n" +
+        paragraph("Strategies of the layer search that none of them beats, operator by operator",
+                  options) +
+        executable_text(answer, options);
   return text;
 }
 

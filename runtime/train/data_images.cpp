@@ -7,7 +7,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 #include "runtime/train/data.h"
 
 namespace braid::train {
@@ -98,7 +98,7 @@ class ImageFile final : public Dataset {
 
   std::int64_t read_image(std::int64_t index, std::span<std::uint8_t> values) const override {
     internal_check(index >= 0 && index < count_, "a sample's index lies inside its dataset");
-    const auto label = static_cast<std::int64_t>(models::load<std::uint32_t>(
+    const auto label = static_cast<std::int64_t>(checkpoint::load<std::uint32_t>(
         file_.bytes(), kHeader + static_cast<std::size_t>(index) * kNumber));
     file_.expect_whole();
     if (label >= classes_)
@@ -116,13 +116,13 @@ class ImageFile final : public Dataset {
  private:
   std::int64_t number(std::size_t which) const {
     return static_cast<std::int64_t>(
-        models::load<std::uint32_t>(file_.bytes(), kMark.size() + which * kNumber));
+        checkpoint::load<std::uint32_t>(file_.bytes(), kMark.size() + which * kNumber));
   }
   [[noreturn]] void refuse(std::string what, std::string fix) const {
     throw Error({.what = std::move(what), .where = file_.path().string(), .fix = std::move(fix)});
   }
 
-  models::MappedFile file_;
+  checkpoint::MappedFile file_;
   std::int64_t count_ = 0, classes_ = 0;
   ImageShape shape_;
 };

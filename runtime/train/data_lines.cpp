@@ -5,7 +5,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 #include "runtime/train/data.h"
 
 namespace braid::train {
@@ -60,7 +60,7 @@ class TextLines final : public Dataset {
     return lines_[static_cast<std::size_t>(index)];
   }
 
-  models::MappedFile file_;
+  checkpoint::MappedFile file_;
   std::int64_t sequence_;
   std::vector<Line> lines_;
 };

@@ -12,7 +12,7 @@ namespace braid::train {
 
 namespace {
 
-using models::MappedFile;
+using checkpoint::MappedFile;
 
 std::filesystem::path prefix_of(std::filesystem::path file) {
   const std::filesystem::path suffix = file.extension();
@@ -101,7 +101,7 @@ class Megatron final : public Dataset {
   void each_of(std::int64_t byte, std::int64_t count, Use use) const {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = byte + i * static_cast<std::int64_t>(sizeof(T));
-      const std::int64_t id{models::load<T>(data_.bytes(), static_cast<std::size_t>(at))};
+      const std::int64_t id{checkpoint::load<T>(data_.bytes(), static_cast<std::size_t>(at))};
       use(i, at, id);
     }
   }

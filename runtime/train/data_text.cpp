@@ -4,7 +4,7 @@
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 #include "runtime/train/data.h"
 
 namespace braid::train {
@@ -39,7 +39,7 @@ class TextFile final : public Dataset {
   std::string content() const override { return sampled_content(file_); }
 
  private:
-  models::MappedFile file_;
+  checkpoint::MappedFile file_;
   std::int64_t sequence_, samples_;
 };
 

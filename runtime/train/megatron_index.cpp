@@ -12,8 +12,8 @@ namespace braid::train {
 
 namespace {
 
-using models::load;
-using models::MappedFile;
+using checkpoint::load;
+using checkpoint::MappedFile;
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr std::string_view kOldMagic("TNTIDX\0\0", 8);

@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 
 namespace braid::train {
 
@@ -44,9 +44,9 @@ struct MegatronIndex {
 
 // The document, from 0, that token `token` of the stream belongs to; nothing where the index does
 // not tell. Reads the index up to there.
-std::optional<std::int64_t> document_of(const models::MappedFile& index, std::int64_t token);
+std::optional<std::int64_t> document_of(const checkpoint::MappedFile& index, std::int64_t token);
 
 // Checks every entry; an Error names the file and the byte. `data_bytes`: size of the data file.
-MegatronIndex read_megatron_index(const models::MappedFile& index, std::int64_t data_bytes);
+MegatronIndex read_megatron_index(const checkpoint::MappedFile& index, std::int64_t data_bytes);
 
 }  // namespace braid::train

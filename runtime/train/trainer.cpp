@@ -9,7 +9,7 @@
 #include "planner/core/error.h"
 #include "planner/explain/summary.h"
 #include "planner/simulate/predicted_terms.h"
-#include "runtime/models/huggingface.h"
+#include "runtime/checkpoint/huggingface.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
 #include "runtime/train/agreement.h"
@@ -23,7 +23,7 @@ namespace braid::train {
 namespace {
 
 std::vector<Identity> identities(const Plan& plan, const TrainOptions& o,
-                                 const std::optional<models::Checkpoint>& weights) {
+                                 const std::optional<checkpoint::Checkpoint>& weights) {
   const LearningRate& rate = o.learning_rate;
   return {
       {"plan", plan_text(plan), "give every rank the same plan file"},
@@ -171,7 +171,7 @@ parallel::Numerics numerics_for(const Plan& plan, RunPrecision precision, at::De
 TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& options) {
   const at::NoGradGuard no_grad;
   internal_check(options.data != nullptr, "training needs data");
-  std::optional<models::Checkpoint> weights;
+  std::optional<checkpoint::Checkpoint> weights;
   if (!options.weights.empty()) weights.emplace(options.weights);
   expect_agreement(identities(plan, options, weights), world, options.device);
   require_fitting(plan.model, *options.data, objective_options(options));
@@ -189,7 +189,7 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
                 sample_source(plan.model, options.data, objective_options(options)));
 
   if (weights) {
-    models::load_huggingface(worker.model(), plan.model, *weights);
+    checkpoint::load_huggingface(worker.model(), plan.model, *weights);
     weights.reset();
     worker.weights_changed();
     expect_equal_replicas(worker.model(), world, options.device, "the first weights");

@@ -13,7 +13,7 @@ from pathlib import Path
 ORDER = {
     "planner": ["core", "model", "cluster", "strategy", "profile", "cost", "primepar", "plan",
                 "simulate", "search", "explain", "validate"],
-    "runtime": ["comm", "ops", "parallel", "models", "train", "measure"],
+    "runtime": ["comm", "ops", "parallel", "models", "checkpoint", "train", "measure"],
 }
 TORCH = ("ATen/", "c10/", "torch/")
 ROOMS = ["planner", "runtime", "cli"]  # each may include itself and those before it

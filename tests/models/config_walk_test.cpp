@@ -18,14 +18,19 @@
 #include "planner/model/huggingface.h"
 #include "planner/model/huggingface_keys.h"
 #include "planner/model/model.h"
+#include "runtime/checkpoint/huggingface.h"
 #include "runtime/comm/in_process.h"
-#include "runtime/models/huggingface.h"
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/train/worker.h"
 #include "tests/support/random_plan.h"
 
 namespace braid::models {
 namespace {
+
+using checkpoint::part_of;
+using checkpoint::Source;
+using checkpoint::source_of;
+using checkpoint::stored_shape;
 
 using huggingface::ConfigKey;
 using huggingface::KeyUse;

@@ -13,8 +13,8 @@
 
 #include "planner/model/model.h"
 #include "planner/plan/legal.h"
+#include "runtime/checkpoint/huggingface.h"
 #include "runtime/comm/in_process.h"
-#include "runtime/models/huggingface.h"
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/train/worker.h"
 #include "tests/support/gradients.h"
@@ -23,6 +23,11 @@
 
 namespace braid::models {
 namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::SafetensorsFile;
+using checkpoint::source_of;
+using checkpoint::TensorView;
 
 constexpr double kTolerance = 1e-11;
 

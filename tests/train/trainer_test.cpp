@@ -13,8 +13,8 @@
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
+#include "runtime/checkpoint/huggingface.h"
 #include "runtime/comm/in_process.h"
-#include "runtime/models/huggingface.h"
 #include "runtime/train/agreement.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/objective.h"
@@ -77,7 +77,7 @@ double save_weights(const Plan& plan, std::uint64_t seed, const std::filesystem:
     settings.seed = seed;
     Worker worker(plan, world, settings,
                   sample_source(plan.model, options_for(plan).data, {.seed = 1}));
-    std::vector<models::WholeParameter> all;
+    std::vector<checkpoint::WholeParameter> all;
     const models::RankModel& model = worker.model();
     for (std::size_t i = 0; i < model.layers.size(); ++i) {
       const parallel::Parameters& parameters = model.layers[i]->parameters();
@@ -85,7 +85,7 @@ double save_weights(const Plan& plan, std::uint64_t seed, const std::filesystem:
       for (std::size_t j = 0; j < values.size(); ++j)
         all.push_back({model.indices[i], parameters.specs()[j], values[j]});
     }
-    models::save_huggingface(file, plan.model, all);
+    checkpoint::save_huggingface(file, plan.model, all);
     loss = worker.step(0, 0).loss;
   });
   return loss;

@@ -1,4 +1,4 @@
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "tests/support/files.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -89,4 +89,4 @@ TEST(MappedFileDeathTest, OtherBusErrorsStillEndTheProgram) {
 }
 
 }  // namespace
-}  // namespace braid::models
+}  // namespace braid::checkpoint

@@ -6,13 +6,13 @@
 #include <cstring>
 
 #include "planner/core/error.h"
+#include "runtime/checkpoint/huggingface.h"
 #include "runtime/comm/in_process.h"
-#include "runtime/models/huggingface.h"
 #include "tests/support/files.h"
 #include "tests/support/mistakes.h"
 #include "tests/support/random_plan.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 namespace {
 
 // Every parameter that the runtime declares for a model, as `value` gives it.
@@ -21,8 +21,8 @@ std::vector<WholeParameter> all_parameters(const Model& model, const Value& valu
   std::vector<WholeParameter> all;
   comm::run_in_process(1, [&](comm::Group& world) {
     parallel::Groups groups(world);
-    const RankModel rank_model =
-        build(reference_plan(model, 1), 0, parallel::fp64_numerics(at::kMeta), groups, {});
+    const models::RankModel rank_model =
+        models::build(reference_plan(model, 1), 0, parallel::fp64_numerics(at::kMeta), groups, {});
     for (std::size_t i = 0; i < rank_model.layers.size(); ++i)
       for (const parallel::ParameterSpec& spec : rank_model.layers[i]->parameters().specs())
         all.push_back({rank_model.indices[i], spec, value(rank_model.indices[i], spec)});
@@ -73,4 +73,4 @@ TEST(SavedCheckpoint, OfImagesIsRefusedWithTheTensorsName) {
 }
 
 }  // namespace
-}  // namespace braid::models
+}  // namespace braid::checkpoint

@@ -1,4 +1,4 @@
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -17,7 +17,7 @@
 #include "planner/core/error.h"
 #include "planner/profile/fingerprint.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 namespace {
 
@@ -183,4 +183,4 @@ std::string sampled_content(const MappedFile& file) {
   return fingerprint(sample);
 }
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

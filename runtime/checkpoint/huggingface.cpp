@@ -1,4 +1,4 @@
-#include "runtime/models/huggingface.h"
+#include "runtime/checkpoint/huggingface.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -18,7 +18,7 @@
 #include "planner/model/layer_name.h"
 #include "planner/profile/fingerprint.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 namespace {
 
@@ -482,7 +482,8 @@ at::Tensor Checkpoint::parameter(const Model& model, int layer,
   return part_of(whole, source, shape, spec.shape).reshape(spec.shape);
 }
 
-void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint) {
+void load_huggingface(models::RankModel& rank_model, const Model& model,
+                      const Checkpoint& checkpoint) {
   for (std::size_t i = 0; i < rank_model.layers.size(); ++i) {
     parallel::Parameters& parameters = rank_model.layers[i]->parameters();
     parameters.fill([&](parallel::Parameters::Id id) {
@@ -494,4 +495,4 @@ void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoin
   checkpoint.expect_whole();
 }
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "planner/core/error.h"
-#include "runtime/models/huggingface.h"
+#include "runtime/checkpoint/huggingface.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 namespace {
 
@@ -64,4 +64,4 @@ void save_huggingface(const std::filesystem::path& file, const Model& model,
   write_safetensors(file, tensors, {{"format", "pt"}});
 }
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

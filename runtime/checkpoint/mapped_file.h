@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 class MappedFile {
  public:
@@ -56,4 +56,4 @@ T load(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/models/mapped_file.h"
+#include "runtime/checkpoint/mapped_file.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 // A tensor inside somebody else's memory. Old writers did not align their headers, so that `data`
 // may be unaligned: copy it out with memcpy.
@@ -73,4 +73,4 @@ inline constexpr SafetensorsType kSafetensorsTypes[] = {
 // The row of a dtype, or nullptr.
 const SafetensorsType* find_safetensors_type(std::string_view name);
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

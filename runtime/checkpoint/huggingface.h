@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "planner/model/model.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/models/model.h"
-#include "runtime/models/safetensors.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 // Where a parameter lies in a checkpoint.
 struct Source {
@@ -68,7 +68,8 @@ class Checkpoint {
 };
 
 // Fills this rank's slices of every parameter. Worker::weights_changed() comes next.
-void load_huggingface(RankModel& rank_model, const Model& model, const Checkpoint& checkpoint);
+void load_huggingface(models::RankModel& rank_model, const Model& model,
+                      const Checkpoint& checkpoint);
 
 // A parameter as all ranks together hold it.
 struct WholeParameter {
@@ -81,4 +82,4 @@ struct WholeParameter {
 void save_huggingface(const std::filesystem::path& file, const Model& model,
                       std::span<const WholeParameter> parameters);
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

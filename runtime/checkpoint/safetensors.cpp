@@ -1,4 +1,4 @@
-#include "runtime/models/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 #include "planner/core/json.h"
 #include "planner/core/text.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 namespace {
 
@@ -178,4 +178,4 @@ const TensorView& SafetensorsFile::at(const std::string& name) const {
                       "shards, that the index names the right one"});
 }
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

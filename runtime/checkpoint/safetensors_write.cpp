@@ -4,9 +4,9 @@
 #include "planner/core/error.h"
 #include "planner/core/file.h"
 #include "planner/core/json.h"
-#include "runtime/models/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 
 namespace {
 
@@ -63,4 +63,4 @@ void write_safetensors(const std::filesystem::path& file, std::span<const NamedT
   out.commit();
 }
 
-}  // namespace braid::models
+}  // namespace braid::checkpoint

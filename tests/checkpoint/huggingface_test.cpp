@@ -1,4 +1,4 @@
-#include "runtime/models/huggingface.h"
+#include "runtime/checkpoint/huggingface.h"
 
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "tests/support/random_plan.h"
 #include "tests/support/tensors.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 namespace {
 
 Model opt_model() {
@@ -73,8 +73,8 @@ TEST(HuggingFace, EveryParameterOfEveryFamilyHasAPlaceOfItsOwn) {
     std::set<std::tuple<std::string, int>> places;
     comm::run_in_process(1, [&](comm::Group& world) {
       parallel::Groups groups(world);
-      const RankModel rank_model =
-          build(reference_plan(model, 1), 0, parallel::fp64_numerics(at::kMeta), groups, {});
+      const models::RankModel rank_model = models::build(
+          reference_plan(model, 1), 0, parallel::fp64_numerics(at::kMeta), groups, {});
       for (std::size_t i = 0; i < rank_model.layers.size(); ++i)
         for (const parallel::ParameterSpec& spec : rank_model.layers[i]->parameters().specs()) {
           const Source source = source_of(model, rank_model.indices[i], spec.name);
@@ -181,4 +181,4 @@ TEST(HuggingFace, MistakesNameFileAndTensor) {
 }
 
 }  // namespace
-}  // namespace braid::models
+}  // namespace braid::checkpoint

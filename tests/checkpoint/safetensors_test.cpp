@@ -1,4 +1,4 @@
-#include "runtime/models/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include "tests/support/file_limit.h"
 #include "tests/support/files.h"
 
-namespace braid::models {
+namespace braid::checkpoint {
 namespace {
 
 TensorView view_of(std::string dtype, std::vector<std::int64_t> shape, const void* data,
@@ -223,4 +223,4 @@ TEST(MappedFile, MovesWithItsBytes) {
 }
 
 }  // namespace
-}  // namespace braid::models
+}  // namespace braid::checkpoint
