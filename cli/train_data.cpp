@@ -18,7 +18,7 @@ std::string after(const std::string& text, std::string_view prefix) {
 std::shared_ptr<const train::Dataset> synthetic_data(const Model& model, std::uint64_t seed) {
   const std::int64_t limit = train::token_limit(model, {});
   if (train::objective_of(model) == train::Objective::image_class)
-    return train::synthetic_images(train::image_shape_of(model), limit, seed);
+    return train::synthetic_images(image_shape_of(model), limit, seed);
   return train::synthetic(std::max<std::int64_t>(1, limit), seed);
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "planner/core/error.h"
+#include "planner/model/image.h"
 #include "planner/model/layer_name.h"
 #include "runtime/models/block.h"
 #include "runtime/models/patch_merging.h"
@@ -15,15 +15,9 @@ namespace braid::models {
 
 namespace {
 
-// 0: no whole number.
-std::int64_t root(std::int64_t square) {
-  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(square))));
-  return side * side == square ? side : 0;
-}
-
 // Of a block that attends within windows.
 std::optional<std::string> unsupported_windows(const LayerShape& s) {
-  const std::int64_t image = root(s.tokens), side = root(s.window);
+  const std::int64_t image = whole_root(s.tokens), side = whole_root(s.window);
   if (image == 0 || side == 0) return "windows or an image that are no squares";
   if (image % side != 0)
     return fmt::format("windows of {0} × {0} tokens that do not tile {1} × {1}", side, image);
@@ -62,7 +56,7 @@ std::optional<std::string> unsupported(const LayerShape& s) {
       if (s.experts > 0 && s.post_norm) return "experts ahead of their norm";
       return std::nullopt;
     case LayerKind::merge:
-      if (root(s.tokens) == 0 || root(s.tokens) % 2 != 0)
+      if (whole_root(s.tokens) == 0 || whole_root(s.tokens) % 2 != 0)
         return "an image that is no square of an even side";
       return std::nullopt;
     case LayerKind::head:

@@ -3,9 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
 #include <vector>
 
+#include "planner/model/image.h"
 #include "runtime/ops/precision.h"
 #include "runtime/ops/reorder.h"
 
@@ -19,10 +19,6 @@ namespace {
 
 // Published models were trained with this in place of -inf.
 constexpr double kHidden = -100;
-
-std::int64_t root(std::int64_t square) {
-  return std::llround(std::sqrt(static_cast<double>(square)));
-}
 
 // An image of `across` × `across` windows of `side` × `side` tokens, moved by `shift` around its
 // edges.
@@ -53,8 +49,8 @@ struct Grid {
 };
 
 Grid grid_of(const LayerShape& s) {
-  const std::int64_t side = root(s.window);
-  return {.across = root(s.tokens) / side, .side = side, .shift = s.window_shift};
+  const std::int64_t side = whole_root(s.window);
+  return {.across = whole_root(s.tokens) / side, .side = side, .shift = s.window_shift};
 }
 
 // Position by position: the first tokens of all windows, then the second ones, …

@@ -10,16 +10,10 @@
 #include <span>
 #include <string>
 
+#include "planner/model/image.h"
 #include "runtime/train/permutation.h"
 
 namespace braid::train {
-
-// Square images, values of 0 to 255.
-struct ImageShape {
-  std::int64_t channels = 0;
-  std::int64_t side = 0;  // pixels
-  std::int64_t values() const { return channels * side * side; }
-};
 
 // Reading is const and safe from several threads: ranks may be threads of one process.
 class Dataset {

@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "planner/core/error.h"
+#include "planner/model/image.h"
 #include "runtime/models/model.h"
 #include "runtime/ops/cross_entropy.h"
 #include "runtime/train/corrupted_spans.h"
@@ -20,17 +20,6 @@ const LayerShape& head_of(const Model& model) {
   return model.type_of(model.num_layers() - 1).shape;
 }
 
-std::int64_t patches_of(const Model& model) {
-  const LayerShape& embedding = embedding_of(model);
-  return embedding.tokens - (embedding.class_token ? 1 : 0);
-}
-
-// 0: no whole number.
-std::int64_t root(std::int64_t square) {
-  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(square))));
-  return side * side == square ? side : 0;
-}
-
 std::int64_t mask_of(const Dataset& data, const ObjectiveOptions& options) {
   return options.mask_token.value_or(data.vocabulary());
 }
@@ -39,7 +28,7 @@ void require_classes(const Model& model, const Dataset& data) {
   const ImageShape wanted = image_shape_of(model);
   const std::optional<ImageShape> image = data.image();
   const LayerShape& embedding = embedding_of(model);
-  const std::int64_t across = root(patches_of(model));
+  const std::int64_t across = patches_across(model);
   const std::int64_t side = image->side / across;
   if (image->side % across != 0 || side * side * image->channels != embedding.patch_inputs)
     throw Error(
@@ -173,7 +162,7 @@ SampleSource masked_tokens(const std::shared_ptr<const Dataset>& data, const Sam
 SampleSource image_classes(const Model& model, const std::shared_ptr<const Dataset>& data,
                            const SampleOrder& order) {
   const ImageShape shape = *data->image();
-  const std::int64_t across = root(patches_of(model));
+  const std::int64_t across = patches_across(model);
   SampleSource source;
   source.image = [data, order, shape, across](std::int64_t sample,
                                               std::span<std::uint8_t> patches) {
@@ -201,20 +190,6 @@ Objective objective_of(const Model& model) {
   if (embedding_of(model).patch_inputs > 0) return Objective::image_class;
   if (embedding_of(model).carried_tokens > 0) return Objective::corrupted_spans;
   return models::is_causal(model) ? Objective::next_token : Objective::masked_tokens;
-}
-
-ImageShape image_shape_of(const Model& model) {
-  const LayerShape& embedding = embedding_of(model);
-  const std::int64_t across = root(patches_of(model));
-  for (const std::int64_t channels : {3, 1}) {
-    if (across == 0 || embedding.patch_inputs % channels != 0) continue;
-    if (const std::int64_t patch = root(embedding.patch_inputs / channels); patch > 0)
-      return {.channels = channels, .side = across * patch};
-  }
-  throw Error({.what = fmt::format("{} patches of {} values are no square image of 3 channels or 1",
-                                   patches_of(model), embedding.patch_inputs),
-               .where = fmt::format("model '{}'", model.name),
-               .fix = "train a model of square images"});
 }
 
 std::int64_t token_limit(const Model& model, const ObjectiveOptions& options) {

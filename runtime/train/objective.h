@@ -45,8 +45,4 @@ void require_fitting(const Model& model, const Dataset& data, const ObjectiveOpt
 SampleSource sample_source(const Model& model, const std::shared_ptr<const Dataset>& data,
                            const ObjectiveOptions& options);
 
-// The side and channels that images of a model are taken to have: three channels, or one. Throws an
-// Error where its patches are not square.
-ImageShape image_shape_of(const Model& model);
-
 }  // namespace braid::train
