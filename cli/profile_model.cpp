@@ -10,6 +10,7 @@
 #include "cli/verb.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
+#include "planner/profile/binding.h"
 #include "planner/profile/fingerprint.h"
 #include "runtime/measure/hardware.h"
 #include "runtime/measure/layers.h"
@@ -58,6 +59,7 @@ Profile profile_model(measure::Bench& bench, const std::optional<Profile>& hardw
   profile.name = fmt::format("{} on {}", model.name, profile.cluster->name);
   profile.source = "braid profile";
   cost = measure::measure_model(bench, profile, model, options);
+  raise_peaks(profile);
   profile.noise = bench.noise();
   return profile;
 }

@@ -121,28 +121,61 @@ std::string not_comparable(const Profile& profile) {
   return profile.cluster ? "" : "device";
 }
 
-std::vector<std::string> impossible_times(const Profile& profile, const ProfileUse& use) {
-  std::vector<std::string> lines;
-  const Model& model = profile.model ? *profile.model : use.model;
-  const Cluster& cluster = profile.cluster ? *profile.cluster : use.cluster;
-  if (!has_shapes(model)) return lines;
+namespace {
+
+FlopsPerSecond highest_peak(const Cluster& cluster, Precision precision) {
   FlopsPerSecond peak;
   for (const DeviceType& device : cluster.device_types)
-    peak = std::max(peak, device.peak(profile.precision));
+    peak = std::max(peak, device.peak(precision));
+  return peak;
+}
+
+// Calls visit(layer, sample, least) for every timed forward of a known layer; `least` is its time
+// at `peak`.
+template <class Visit>
+void for_each_forward(const Profile& profile, const Model& model, FlopsPerSecond peak,
+                      const Visit& visit) {
   for (const MeasuredLayer& layer : profile.layers) {
     const LayerType* type = type_named(model, layer.type);
     if (type == nullptr) continue;
     for (const ComputeSample& sample : layer.compute) {
       if (sample.sequence != type->shape.tokens) continue;
       const double share = sample.samples / (static_cast<double>(sample.split) * sample.context);
-      const Seconds least = forward_flops(type->shape).total() * share / peak;
-      if (kNoise * sample.forward >= least) continue;
-      lines.push_back(fmt::format("{}, {:g} samples: forward in {}, {} at peak", layer.type,
-                                  sample.samples, format_seconds(sample.forward),
-                                  format_seconds(least)));
+      visit(layer, sample, forward_flops(type->shape).total() * share / peak);
     }
   }
+}
+
+}  // namespace
+
+std::vector<std::string> impossible_times(const Profile& profile, const ProfileUse& use) {
+  std::vector<std::string> lines;
+  const Model& model = profile.model ? *profile.model : use.model;
+  const Cluster& cluster = profile.cluster ? *profile.cluster : use.cluster;
+  if (!has_shapes(model)) return lines;
+  for_each_forward(profile, model, highest_peak(cluster, profile.precision),
+                   [&](const MeasuredLayer& layer, const ComputeSample& sample, Seconds least) {
+                     if (kNoise * sample.forward >= least) return;
+                     lines.push_back(fmt::format(
+                         "{}, {:g} samples: forward in {}, {} at peak", layer.type, sample.samples,
+                         format_seconds(sample.forward), format_seconds(least)));
+                   });
   return lines;
+}
+
+void raise_peaks(Profile& profile) {
+  if (!profile.model || !profile.cluster || !has_shapes(*profile.model)) return;
+  double factor = 1;
+  for_each_forward(profile, *profile.model, highest_peak(*profile.cluster, profile.precision),
+                   [&](const MeasuredLayer&, const ComputeSample& sample, Seconds least) {
+                     if (sample.forward > Seconds(0))
+                       factor = std::max(factor, least / sample.forward);
+                   });
+  for (DeviceType& device : profile.cluster->device_types) {
+    FlopsPerSecond& peak =
+        profile.precision == Precision::fp32 ? device.peak_fp32 : device.peak_bf16;
+    peak = factor * peak;
+  }
 }
 
 void expect_holds(const Profile& profile, const std::string& file, const ProfileUse& use) {

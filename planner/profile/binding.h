@@ -31,6 +31,10 @@ std::string not_comparable(const Profile& profile);
 // for.
 std::vector<std::string> impossible_times(const Profile& profile, const ProfileUse& use);
 
+// Raises the measured peaks of the profile's devices to the rate of its fastest layer: a busy
+// machine can time the product that gives the peak slower than a layer.
+void raise_peaks(Profile& profile);
+
 // Error that names all of it; `file` is the profile's.
 void expect_holds(const Profile& profile, const std::string& file, const ProfileUse& use);
 

@@ -158,6 +158,9 @@ TEST(ProfileBinding, TimesBeyondTheDevicesPeakAreImpossible) {
   EXPECT_THAT(impossible_times(profile, use),
               ElementsAre(HasSubstr("decoder, 1 samples: forward in")));
   EXPECT_THROW(expect_holds(profile, "p.json", use), Error);
+  Profile raised = profile;
+  raise_peaks(raised);
+  EXPECT_THAT(impossible_times(raised, use), IsEmpty());
   profile.model.reset();
   profile.cluster.reset();
   EXPECT_THAT(impossible_times(profile, use), testing::SizeIs(1)) << "shapes of what is asked for";

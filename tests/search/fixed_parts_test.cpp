@@ -19,7 +19,7 @@ const std::filesystem::path kConfigs = std::filesystem::path(BRAID_SOURCE_DIR) /
 Model model_named(const std::string& name, int blocks = 0) {
   const std::filesystem::path file = kConfigs / "models" / (name + ".json");
   Json json = read_json(file);
-  if (blocks > 0) json["num_hidden_layers"] = blocks;
+  if (blocks > 0) json[json.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = blocks;
   return model_from_json(json, file.string(), 0);
 }
 Cluster node() { return read_cluster(kConfigs / "clusters/a100-80g-8.json"); }
