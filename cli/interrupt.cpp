@@ -20,6 +20,7 @@ std::atomic<const char*> notice{nullptr};
 int depth = 0;  // of nested Interrupts; changed by one thread
 struct sigaction old_interrupt;
 struct sigaction old_terminate;
+struct sigaction old_user;
 
 extern "C" void on_signal(int signal) {
   int none = 0;
@@ -52,12 +53,14 @@ Interrupt::Interrupt(const char* line) {
   requested_flag = false;
   handle(SIGINT, static_cast<int>(SA_RESETHAND), old_interrupt);
   handle(SIGTERM, 0, old_terminate);
+  handle(SIGUSR1, 0, old_user);
 }
 
 Interrupt::~Interrupt() {
   if (--depth > 0) return;
   sigaction(SIGINT, &old_interrupt, nullptr);
   sigaction(SIGTERM, &old_terminate, nullptr);
+  sigaction(SIGUSR1, &old_user, nullptr);
 }
 
 const std::atomic<bool>& Interrupt::flag() { return requested_flag; }
@@ -69,6 +72,7 @@ int Interrupt::status() { return signal_status(first_signal); }
 std::string signal_name(int signal) {
   if (signal == SIGINT) return "SIGINT";
   if (signal == SIGTERM) return "SIGTERM";
+  if (signal == SIGUSR1) return "SIGUSR1";
   return "signal " + std::to_string(signal);
 }
 

@@ -1,16 +1,17 @@
 #pragma once
-// SIGINT (Ctrl-C) and SIGTERM (a batch system's time limit) as a request to end early.
+// SIGINT (Ctrl-C), SIGTERM and SIGUSR1 (a batch system's time limit and the warning before it) as a
+// request to end early.
 
 #include <atomic>
 #include <string>
 
 namespace braid::cli {
 
-// While one exists, the first SIGINT or SIGTERM only sets a flag that the verb asks; a second
-// SIGINT ends the process at once, as without a handler. Later SIGTERMs are ignored: launchers
-// repeat them. A signal that was ignored when the program began (nohup, a script's background job)
-// stays ignored. Objects may nest: the outermost installs the handlers, clears the flag, and
-// restores the actions that it found. Create it before other threads start.
+// While one exists, the first of these signals only sets a flag that the verb asks; a second
+// SIGINT ends the process at once, as without a handler. Later SIGTERMs and SIGUSR1s are ignored:
+// launchers repeat them. A signal that was ignored when the program began (nohup, a script's
+// background job) stays ignored. Objects may nest: the outermost installs the handlers, clears the
+// flag, and restores the actions that it found. Create it before other threads start.
 class Interrupt {
  public:
   // `notice`: a line for standard error when the first signal comes, of static storage; null: none.
@@ -21,7 +22,7 @@ class Interrupt {
 
   static bool requested() { return flag().load(std::memory_order_relaxed); }
   static const std::atomic<bool>& flag();  // for libraries that poll
-  static int signal();                     // SIGINT or SIGTERM, the first that came; 0 before one
+  static int signal();                     // the first that came; 0 before one
   static int status();                     // of a verb that it ended
 };
 

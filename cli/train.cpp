@@ -7,11 +7,13 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "cli/common.h"
 #include "cli/reprice.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
+#include "cli/version.h"
 #include "planner/core/error.h"
 #include "planner/core/text.h"
 #include "runtime/models/model.h"
@@ -51,6 +53,35 @@ train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {
   return rate;
 }
 
+train::SaveOptions read_saving(const TrainFlags& flags) {
+  train::SaveOptions save;
+  save.folder = flags.save;
+  save.resume = flags.resume;
+  save.every_steps = read_count(flags.save_every, "--save-every").value_or(0);
+  if (!flags.save_minutes.empty())
+    save.every = Seconds(60 * read_number(flags.save_minutes, "--save-minutes", 1e-3, 1e6));
+  save.keep.last = read_count(flags.keep, "--keep").value_or(0);
+  save.keep.every = read_count(flags.keep_every, "--keep-every").value_or(0);
+  if (!flags.on_save_error.empty())
+    save.stop_on_error =
+        read_choice(flags.on_save_error, "--on-save-error", {"continue", "stop"}) == 1;
+  if (save.saves()) {
+    train::expect_savable(save);
+    return save;
+  }
+  for (const auto& [flag, given] :
+       {std::pair("--resume", flags.resume), std::pair("--save-every", !flags.save_every.empty()),
+        std::pair("--save-minutes", !flags.save_minutes.empty()),
+        std::pair("--keep", !flags.keep.empty()),
+        std::pair("--keep-every", !flags.keep_every.empty()),
+        std::pair("--on-save-error", !flags.on_save_error.empty())})
+    if (given)
+      throw Error({.what = "there is no folder for checkpoints",
+                   .where = flag,
+                   .fix = "add --save FOLDER"});
+  return save;
+}
+
 }  // namespace
 
 train::TrainOptions read_training(const TrainFlags& flags) {
@@ -71,7 +102,9 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.weights = flags.weights;
   options.capture = !flags.no_capture;
   options.metrics = flags.metrics;
-  if (!flags.metrics.empty()) train::expect_new_run(flags.metrics);
+  options.save = read_saving(flags);
+  options.program = fmt::format("braid {}", kVersion);
+  if (!flags.metrics.empty() && !flags.resume) train::expect_new_run(flags.metrics);
   options.tensorboard = flags.tensorboard;
   if (flags.tensorboard && flags.metrics.empty())
     throw Error({.what = "there is no folder for TensorBoard's file",
@@ -116,8 +149,8 @@ void add_training_flags(const Verb& verb, TrainFlags& flags) {
   option("--seed", flags.seed, "N",
          "seed of weights, dropout and the order of samples (default 1)");
   option("--weights", flags.weights, "PATH",
-         "begin with the weights of a Hugging Face checkpoint: a safetensors file, or a folder of "
-         "them");
+         "begin with these weights: a Hugging Face safetensors file, a folder of them, or a "
+         "checkpoint of a run");
   verb.flag("--no-capture", flags.no_capture,
             "on a GPU, launch every operator of every step, not the steady step at once");
 
@@ -131,6 +164,19 @@ void add_training_flags(const Verb& verb, TrainFlags& flags) {
   option("--beta1", flags.beta1, "X", "AdamW's (default 0.9)");
   option("--beta2", flags.beta2, "X", "AdamW's (default 0.95)");
   option("--dropout", flags.dropout, "P", "of what a sub-layer adds (default 0)");
+
+  option("--save", flags.save, "FOLDER",
+         "keep checkpoints there: at the end, when the run is interrupted, and as often as asked");
+  option("--save-every", flags.save_every, "N", "save every N steps");
+  option("--save-minutes", flags.save_minutes, "M", "save every M minutes");
+  option("--keep", flags.keep, "N", "keep the newest N checkpoints (default: all)");
+  option("--keep-every", flags.keep_every, "N",
+         "keep those of every N-th step besides the newest of --keep");
+  option("--on-save-error", flags.on_save_error, "NAME",
+         "what a save that fails does to the run: continue (default) or stop");
+  verb.flag("--resume", flags.resume,
+            "go on from the newest checkpoint in the folder of --save, or begin where there is "
+            "none; under any plan of the model");
 
   option("--check-replicas", flags.check_replicas, "N",
          "every N steps, compare the weights of ranks that hold the same ones (default: never)");

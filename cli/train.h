@@ -21,8 +21,9 @@ struct TrainFlags {
   std::string rate = "3e-4", schedule = "constant", warmup = "0", decay, minimum = "0";
   std::string clip = "1", weight_decay = "0.1", beta1 = "0.9", beta2 = "0.95", dropout = "0";
   std::string metrics, out, trace, mask_token, weights, check_replicas;
+  std::string save, save_every, save_minutes, keep, keep_every, on_save_error;
   std::string format = "text";
-  bool tensorboard = false, dry_run = false, no_capture = false;
+  bool resume = false, tensorboard = false, dry_run = false, no_capture = false;
 };
 
 // What is trained, on which data, how and how long, and what is written.

@@ -61,6 +61,19 @@ void print_report(const RunReport& report, const TrainFlags& flags, const Place&
                       place_of(flags.trace)));
 }
 
+std::string saved_text(const checkpoint::Saved& saved) {
+  if (saved.trouble)
+    return fmt::format("warning: step {} could not be saved: {}: {}; fix: {}", saved.step,
+                       printable(saved.trouble->where), saved.trouble->what, saved.trouble->fix);
+  std::string text = fmt::format("saved step {}: {}, copied in {}, written in {}", saved.step,
+                                 format_bytes(Bytes(saved.bytes)), format_seconds(saved.copy),
+                                 format_seconds(saved.write));
+  if (saved.leftover)
+    text +=
+        fmt::format("; warning: {}: {}", printable(saved.leftover->where), saved.leftover->what);
+  return text;
+}
+
 // A run that trained but could not write all it was asked for has failed in that.
 int status_of(const train::TrainReport& measured) {
   if (measured.stopped_by != 0) return signal_status(measured.stopped_by);
@@ -76,6 +89,12 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
     note(fmt::format("warning: {}: {}; training goes on without it", printable(trouble.where),
                      trouble.what));
   };
+  options.on_saved = [](const checkpoint::Saved& saved) { note(saved_text(saved)); };
+  options.on_resume = [](const std::filesystem::path& from,
+                         const std::vector<std::string>& changed) {
+    note(fmt::format("going on from {}", printable(from.string())));
+    for (const std::string& line : changed) note("changed since: " + line);
+  };
   const Format format = read_format(flags.format);
   options.progress_to = format == Format::json ? stderr : answer_stream();
   options.progress.terminal = !place.launch && is_terminal(options.progress_to);
@@ -89,8 +108,13 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   RunReport report = train::run_report(plan, measured);
   if (measured.stopped_by != 0) {
     report.stopped_by = signal_name(measured.stopped_by);
-    fmt::print(options.progress_to, "\nStopped after step {} of {} by {}.\n", measured.steps.size(),
-               options.steps, report.stopped_by);
+    fmt::print(options.progress_to, "\nStopped after step {} of {} by {}.\n",
+               measured.first_step + std::ssize(measured.steps), options.steps, report.stopped_by);
+  }
+  if (measured.steps.empty()) {
+    note(fmt::format("the run has taken its {} steps; more go on from there with a larger --steps",
+                     measured.first_step));
+    return status;
   }
   const Json json = to_json(report);
   if (format == Format::json) {

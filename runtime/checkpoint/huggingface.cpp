@@ -1,457 +1,42 @@
 #include "runtime/checkpoint/huggingface.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
-#include <cstring>
-#include <functional>
-#include <numeric>
-#include <optional>
-#include <span>
+#include <set>
+#include <utility>
 
 #include "planner/core/error.h"
 #include "planner/core/text.h"
-#include "planner/model/layer_name.h"
 #include "planner/profile/fingerprint.h"
+#include "runtime/comm/dry.h"
 
 namespace braid::checkpoint {
 
-namespace {
-
-// A module of Braid's and the one that holds its weight and bias in checkpoints. Every '#' is a
-// number, the same ones in the same order on both sides.
-struct Row {
-  const char* ours;
-  const char* theirs;
-  bool transposed = false;  // its matrix; a bias has one dim
-  int part = 0, parts = 1;
-  bool by_head = false;
-  bool folded = false;
-  bool bare = false;  // its name ends without "weight"
-};
-
-constexpr Row kGpt2[] = {
-    {"embedding.table", "transformer.wte"},
-    {"embedding.positions", "transformer.wpe"},
-    {"blocks.#.attention.norm", "transformer.h.#.ln_1"},
-    // Conv1D: [in, out], with q, k and v beside each other.
-    {"blocks.#.attention.q", "transformer.h.#.attn.c_attn", true, 0, 3},
-    {"blocks.#.attention.k", "transformer.h.#.attn.c_attn", true, 1, 3},
-    {"blocks.#.attention.v", "transformer.h.#.attn.c_attn", true, 2, 3},
-    {"blocks.#.attention.out", "transformer.h.#.attn.c_proj", true},
-    {"blocks.#.ffn.norm", "transformer.h.#.ln_2"},
-    {"blocks.#.ffn.up", "transformer.h.#.mlp.c_fc", true},
-    {"blocks.#.ffn.down", "transformer.h.#.mlp.c_proj", true},
-    {"head.norm", "transformer.ln_f"},
-    {"head.matrix", "lm_head"},
-};
-
-constexpr Row kOpt[] = {
-    {"embedding.table", "model.decoder.embed_tokens"},
-    {"embedding.positions", "model.decoder.embed_positions"},
-    {"blocks.#.attention.norm", "model.decoder.layers.#.self_attn_layer_norm"},
-    {"blocks.#.attention.q", "model.decoder.layers.#.self_attn.q_proj"},
-    {"blocks.#.attention.k", "model.decoder.layers.#.self_attn.k_proj"},
-    {"blocks.#.attention.v", "model.decoder.layers.#.self_attn.v_proj"},
-    {"blocks.#.attention.out", "model.decoder.layers.#.self_attn.out_proj"},
-    {"blocks.#.ffn.norm", "model.decoder.layers.#.final_layer_norm"},
-    {"blocks.#.ffn.up", "model.decoder.layers.#.fc1"},
-    {"blocks.#.ffn.down", "model.decoder.layers.#.fc2"},
-    {"head.norm", "model.decoder.final_layer_norm"},
-    {"head.matrix", "lm_head"},
-};
-
-// What Mistral, Qwen and Mixtral add to Llama has names of its own, so one table serves them all.
-constexpr Row kLlama[] = {
-    {"embedding.table", "model.embed_tokens"},
-    {"blocks.#.attention.norm", "model.layers.#.input_layernorm"},
-    {"blocks.#.attention.q", "model.layers.#.self_attn.q_proj"},
-    {"blocks.#.attention.k", "model.layers.#.self_attn.k_proj"},
-    {"blocks.#.attention.v", "model.layers.#.self_attn.v_proj"},
-    {"blocks.#.attention.q_norm", "model.layers.#.self_attn.q_norm"},
-    {"blocks.#.attention.k_norm", "model.layers.#.self_attn.k_norm"},
-    {"blocks.#.attention.out", "model.layers.#.self_attn.o_proj"},
-    {"blocks.#.ffn.norm", "model.layers.#.post_attention_layernorm"},
-    {"blocks.#.ffn.gate", "model.layers.#.mlp.gate_proj"},
-    {"blocks.#.ffn.up", "model.layers.#.mlp.up_proj"},
-    {"blocks.#.ffn.down", "model.layers.#.mlp.down_proj"},
-    {"blocks.#.ffn.router", "model.layers.#.block_sparse_moe.gate"},
-    {"blocks.#.ffn.experts.#.gate", "model.layers.#.block_sparse_moe.experts.#.w1"},
-    {"blocks.#.ffn.experts.#.up", "model.layers.#.block_sparse_moe.experts.#.w3"},
-    {"blocks.#.ffn.experts.#.down", "model.layers.#.block_sparse_moe.experts.#.w2"},
-    {"head.norm", "model.norm"},
-    {"head.matrix", "lm_head"},
-};
-
-constexpr Row kPhi3[] = {
-    {"embedding.table", "model.embed_tokens"},
-    {"blocks.#.attention.norm", "model.layers.#.input_layernorm"},
-    {"blocks.#.attention.q", "model.layers.#.self_attn.qkv_proj", false, 0, 3},
-    {"blocks.#.attention.k", "model.layers.#.self_attn.qkv_proj", false, 1, 3},
-    {"blocks.#.attention.v", "model.layers.#.self_attn.qkv_proj", false, 2, 3},
-    {"blocks.#.attention.out", "model.layers.#.self_attn.o_proj"},
-    {"blocks.#.ffn.norm", "model.layers.#.post_attention_layernorm"},
-    {"blocks.#.ffn.gate", "model.layers.#.mlp.gate_up_proj", false, 0, 2},
-    {"blocks.#.ffn.up", "model.layers.#.mlp.gate_up_proj", false, 1, 2},
-    {"blocks.#.ffn.down", "model.layers.#.mlp.down_proj"},
-    {"head.norm", "model.norm"},
-    {"head.matrix", "lm_head"},
-};
-
-constexpr Row kBloom[] = {
-    {"embedding.table", "transformer.word_embeddings"},
-    {"embedding.norm", "transformer.word_embeddings_layernorm"},
-    {"blocks.#.attention.norm", "transformer.h.#.input_layernorm"},
-    // q, k and v of the first head, then of the second, …
-    {.ours = "blocks.#.attention.q",
-     .theirs = "transformer.h.#.self_attention.query_key_value",
-     .part = 0,
-     .parts = 3,
-     .by_head = true},
-    {.ours = "blocks.#.attention.k",
-     .theirs = "transformer.h.#.self_attention.query_key_value",
-     .part = 1,
-     .parts = 3,
-     .by_head = true},
-    {.ours = "blocks.#.attention.v",
-     .theirs = "transformer.h.#.self_attention.query_key_value",
-     .part = 2,
-     .parts = 3,
-     .by_head = true},
-    {"blocks.#.attention.out", "transformer.h.#.self_attention.dense"},
-    {"blocks.#.ffn.norm", "transformer.h.#.post_attention_layernorm"},
-    {"blocks.#.ffn.up", "transformer.h.#.mlp.dense_h_to_4h"},
-    {"blocks.#.ffn.down", "transformer.h.#.mlp.dense_4h_to_h"},
-    {"head.norm", "transformer.ln_f"},
-    {"head.matrix", "lm_head"},
-};
-
-constexpr Row kBert[] = {
-    {"embedding.table", "bert.embeddings.word_embeddings"},
-    {"embedding.positions", "bert.embeddings.position_embeddings"},
-    {"embedding.token_types", "bert.embeddings.token_type_embeddings"},
-    {"embedding.norm", "bert.embeddings.LayerNorm"},
-    {"blocks.#.attention.q", "bert.encoder.layer.#.attention.self.query"},
-    {"blocks.#.attention.k", "bert.encoder.layer.#.attention.self.key"},
-    {"blocks.#.attention.v", "bert.encoder.layer.#.attention.self.value"},
-    {"blocks.#.attention.out", "bert.encoder.layer.#.attention.output.dense"},
-    {"blocks.#.attention.norm", "bert.encoder.layer.#.attention.output.LayerNorm"},
-    {"blocks.#.ffn.up", "bert.encoder.layer.#.intermediate.dense"},
-    {"blocks.#.ffn.down", "bert.encoder.layer.#.output.dense"},
-    {"blocks.#.ffn.norm", "bert.encoder.layer.#.output.LayerNorm"},
-    {"head.dense", "cls.predictions.transform.dense"},
-    {"head.norm", "cls.predictions.transform.LayerNorm"},
-    {"head.matrix", "cls.predictions.decoder"},
-    {"head", "cls.predictions"},  // its bias
-};
-
-constexpr Row kVit[] = {
-    {.ours = "embedding.projection",
-     .theirs = "vit.embeddings.patch_embeddings.projection",
-     .folded = true},
-    {.ours = "embedding.class_token",
-     .theirs = "vit.embeddings.cls_token",
-     .folded = true,
-     .bare = true},
-    {.ours = "embedding.positions",
-     .theirs = "vit.embeddings.position_embeddings",
-     .folded = true,
-     .bare = true},
-    {"blocks.#.attention.norm", "vit.encoder.layer.#.layernorm_before"},
-    {"blocks.#.attention.q", "vit.encoder.layer.#.attention.attention.query"},
-    {"blocks.#.attention.k", "vit.encoder.layer.#.attention.attention.key"},
-    {"blocks.#.attention.v", "vit.encoder.layer.#.attention.attention.value"},
-    {"blocks.#.attention.out", "vit.encoder.layer.#.attention.output.dense"},
-    {"blocks.#.ffn.norm", "vit.encoder.layer.#.layernorm_after"},
-    {"blocks.#.ffn.up", "vit.encoder.layer.#.intermediate.dense"},
-    {"blocks.#.ffn.down", "vit.encoder.layer.#.output.dense"},
-    {"head.norm", "vit.layernorm"},
-    {"head.matrix", "classifier"},
-    {"head", "classifier"},  // its bias
-};
-
-constexpr Row kSwin[] = {
-    {.ours = "embedding.projection",
-     .theirs = "swin.embeddings.patch_embeddings.projection",
-     .folded = true},
-    {"embedding.norm", "swin.embeddings.norm"},
-    {.ours = "embedding.positions",
-     .theirs = "swin.embeddings.position_embeddings",
-     .folded = true,
-     .bare = true},
-    {"stages.#.#.attention.norm", "swin.encoder.layers.#.blocks.#.layernorm_before"},
-    {"stages.#.#.attention.q", "swin.encoder.layers.#.blocks.#.attention.self.query"},
-    {"stages.#.#.attention.k", "swin.encoder.layers.#.blocks.#.attention.self.key"},
-    {"stages.#.#.attention.v", "swin.encoder.layers.#.blocks.#.attention.self.value"},
-    {.ours = "stages.#.#.attention.relative_bias",
-     .theirs = "swin.encoder.layers.#.blocks.#.attention.self.relative_position_bias_table",
-     .bare = true},
-    {"stages.#.#.attention.out", "swin.encoder.layers.#.blocks.#.attention.output.dense"},
-    {"stages.#.#.ffn.norm", "swin.encoder.layers.#.blocks.#.layernorm_after"},
-    {"stages.#.#.ffn.up", "swin.encoder.layers.#.blocks.#.intermediate.dense"},
-    {"stages.#.#.ffn.down", "swin.encoder.layers.#.blocks.#.output.dense"},
-    {"stages.#.merge.norm", "swin.encoder.layers.#.downsample.norm"},
-    {"stages.#.merge.reduction", "swin.encoder.layers.#.downsample.reduction"},
-    {"head.norm", "swin.layernorm"},
-    {"head.matrix", "classifier"},
-    {"head", "classifier"},  // its bias
-};
-
-constexpr Row kT5[] = {
-    {"embedding.table", "shared"},
-    {"embedding.encoder.relative_bias",
-     "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
-    {"embedding.decoder.relative_bias",
-     "decoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
-    {"encoder.#.attention.norm", "encoder.block.#.layer.0.layer_norm"},
-    {"encoder.#.attention.q", "encoder.block.#.layer.0.SelfAttention.q"},
-    {"encoder.#.attention.k", "encoder.block.#.layer.0.SelfAttention.k"},
-    {"encoder.#.attention.v", "encoder.block.#.layer.0.SelfAttention.v"},
-    {"encoder.#.attention.out", "encoder.block.#.layer.0.SelfAttention.o"},
-    {"encoder.#.ffn.norm", "encoder.block.#.layer.1.layer_norm"},
-    {"encoder.#.ffn.plain", "encoder.block.#.layer.1.DenseReluDense.wi"},
-    {"encoder.#.ffn.gate", "encoder.block.#.layer.1.DenseReluDense.wi_0"},
-    {"encoder.#.ffn.up", "encoder.block.#.layer.1.DenseReluDense.wi_1"},
-    {"encoder.#.ffn.down", "encoder.block.#.layer.1.DenseReluDense.wo"},
-    {"encoder.#.final_norm", "encoder.final_layer_norm"},
-    {"decoder.#.attention.norm", "decoder.block.#.layer.0.layer_norm"},
-    {"decoder.#.attention.q", "decoder.block.#.layer.0.SelfAttention.q"},
-    {"decoder.#.attention.k", "decoder.block.#.layer.0.SelfAttention.k"},
-    {"decoder.#.attention.v", "decoder.block.#.layer.0.SelfAttention.v"},
-    {"decoder.#.attention.out", "decoder.block.#.layer.0.SelfAttention.o"},
-    {"decoder.#.cross.norm", "decoder.block.#.layer.1.layer_norm"},
-    {"decoder.#.cross.q", "decoder.block.#.layer.1.EncDecAttention.q"},
-    {"decoder.#.cross.k", "decoder.block.#.layer.1.EncDecAttention.k"},
-    {"decoder.#.cross.v", "decoder.block.#.layer.1.EncDecAttention.v"},
-    {"decoder.#.cross.out", "decoder.block.#.layer.1.EncDecAttention.o"},
-    {"decoder.#.ffn.norm", "decoder.block.#.layer.2.layer_norm"},
-    {"decoder.#.ffn.plain", "decoder.block.#.layer.2.DenseReluDense.wi"},
-    {"decoder.#.ffn.gate", "decoder.block.#.layer.2.DenseReluDense.wi_0"},
-    {"decoder.#.ffn.up", "decoder.block.#.layer.2.DenseReluDense.wi_1"},
-    {"decoder.#.ffn.down", "decoder.block.#.layer.2.DenseReluDense.wo"},
-    {"head.norm", "decoder.final_layer_norm"},
-    {"head.matrix", "lm_head"},
-};
-
-struct Family {
-  const char* name;
-  std::span<const Row> rows;
-};
-constexpr Family kFamilies[] = {
-    {"bert", kBert},     {"bloom", kBloom},   {"gpt2", kGpt2},   {"opt", kOpt},
-    {"llama", kLlama},   {"mistral", kLlama}, {"qwen2", kLlama}, {"qwen3", kLlama},
-    {"mixtral", kLlama}, {"phi3", kPhi3},     {"swin", kSwin},   {"t5", kT5},
-    {"vit", kVit},
-};
-
-std::span<const Row> rows_of(const Model& model) {
-  for (const Family& family : kFamilies)
-    if (model.family == family.name) return family.rows;
-  std::vector<std::string> known;
-  for (const Family& family : kFamilies) known.emplace_back(family.name);
-  throw Error(
-      {.what = fmt::format("no checkpoint's names are known for '{}'", model.name),
-       .where = fmt::format("model family '{}'", model.family),
-       .fix = fmt::format("start from random weights, or load one of {}", join(known, ", "))});
-}
-
-// In a model that merges patches: with the stage's number, and the block's in it.
-std::string name_in_stage(const Model& model, int layer, const std::string& name) {
-  int stage = 0, first = 1;
-  for (int i = 1; i < layer; ++i)
-    if (model.type_of(i).shape.kind == LayerKind::merge) {
-      ++stage;
-      first = i + 1;
-    }
-  if (model.type_of(layer).shape.kind == LayerKind::merge)
-    return fmt::format("stages.{}.merge.{}", stage, name);
-  return fmt::format("stages.{}.{}.{}", stage, layer - first, name);
-}
-
-// The parameter's name with its layer's: of an encoder-decoder, with the stack's and the number in
-// it. A matrix that stands alone ahead of the activation has another name there than beside a gate.
-std::string name_in_model(const Model& model, int layer, const std::string& name) {
-  const LayerShape& shape = model.type_of(layer).shape;
-  // BERT: a head with a matrix of its own has its bias beside it.
-  if (shape.head_dense > 0 && !shape.tied && name == "bias") return "head.matrix.bias";
-  if (shape.kind == LayerKind::merge || shape.attention == AttentionKind::window)
-    return name_in_stage(model, layer, name);
-  if (shape.kind != LayerKind::block || shape.cross_tokens + shape.carried_tokens == 0)
-    return fmt::format("{}.{}", layer_name(model, layer), name);
-  int first = 1;
-  while (shape.cross_tokens > 0 && model.type_of(first).shape.cross_tokens == 0) ++first;
-  const bool plain = name.starts_with("ffn.up") && !is_gated(shape.activation);
-  return fmt::format("{}.{}.{}", shape.cross_tokens > 0 ? "decoder" : "encoder", layer - first,
-                     plain ? "ffn.plain" + name.substr(6) : name);
-}
-
-// "blocks.3.ffn.up" → "blocks.#.ffn.up" and {"3"}
-std::vector<std::string> take_numbers(std::string& name) {
-  std::vector<std::string> numbers;
-  std::string pattern;
-  for (const char c : name) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
-    if (digit && pattern.ends_with('.')) {
-      numbers.emplace_back();
-      pattern += '#';
-    }
-    if (digit && pattern.ends_with('#')) {
-      numbers.back() += c;
-    } else {
-      pattern += c;
-    }
-  }
-  name = pattern;
-  return numbers;
-}
-
-std::string with_numbers(std::string_view pattern, const std::vector<std::string>& numbers) {
-  std::string name;
-  auto next = numbers.begin();
-  for (const char c : pattern) {
-    if (c == '#') {
-      name += *next++;
-    } else {
-      name += c;
-    }
-  }
-  return name;
-}
-
-std::optional<at::ScalarType> float_type(const std::string& dtype) {
-  if (dtype == "F64") return at::kDouble;
-  if (dtype == "F32") return at::kFloat;
-  if (dtype == "BF16") return at::kBFloat16;
-  if (dtype == "F16") return at::kHalf;
-  return std::nullopt;
-}
-
-std::vector<std::filesystem::path> files_at(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return {path};
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path))
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  if (files.empty())
-    throw Error({.what = "no safetensors file in the folder",
-                 .where = path.string(),
-                 .fix = "download the checkpoint's *.safetensors files into it"});
-  std::ranges::sort(files);
-  return files;
-}
-
-// Where each part of a tensor begins, and where the last one ends, told from the rows of one. Three
-// parts are q, k and v, and keys and values may have fewer heads; others are equal.
-std::vector<std::int64_t> rows_of_parts(const Source& source, const LayerShape& layer,
-                                        std::int64_t rows) {
-  const std::int64_t group = source.parts == 3 ? layer.heads / layer.kv_heads : 1;
-  const std::int64_t usual = source.part == 0 ? rows / group : rows;
-  std::vector<std::int64_t> begins = {0};
-  for (int part = 0; part < source.parts; ++part)
-    begins.push_back(begins.back() + (part == 0 ? group * usual : usual));
-  return begins;
-}
-
-std::int64_t elements(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-at::Tensor tensor_of(const TensorView& view, at::ScalarType type) {
-  // The mapping is read only, and so is what is made of it.
-  auto* data = const_cast<std::byte*>(view.data);
-  if (reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(type) == 0)
-    return at::from_blob(data, view.shape, at::TensorOptions(type));
-  at::Tensor copy = at::empty(view.shape, at::TensorOptions(type));
-  std::memcpy(copy.data_ptr(), data, view.bytes);
-  return copy;
-}
-
-}  // namespace
-
-Source source_of(const Model& model, int layer, const std::string& name) {
-  std::string module = name_in_model(model, layer, name);
-  std::string suffix = ".weight";
-  for (const char* kind : {".weight", ".bias"})
-    if (module.ends_with(kind)) {
-      suffix = kind;
-      module.resize(module.size() - suffix.size());
-      break;
-    }
-  const std::vector<std::string> numbers = take_numbers(module);
-  for (const Row& row : rows_of(model))
-    if (module == row.ours)
-      return {.tensor = with_numbers(row.theirs, numbers) + (row.bare ? "" : suffix),
-              .transposed = row.transposed && suffix == ".weight",
-              .part = row.part,
-              .parts = row.parts,
-              .by_head = row.by_head,
-              .folded = row.folded};
-  throw Error({.what = fmt::format("checkpoints of '{}' have no name for {} of {}", model.family,
-                                   name, layer_name(model, layer)),
-               .where = fmt::format("model '{}'", model.name),
-               .fix = "start from random weights, or name the family that the model belongs to"});
-}
-
-std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& layer,
-                                       std::vector<std::int64_t> shape) {
-  shape[0] = rows_of_parts(source, layer, shape[0]).back();
-  if (source.transposed) std::ranges::reverse(shape);
-  return shape;
-}
-
-at::Tensor part_of(const at::Tensor& stored, const Source& source, const LayerShape& layer,
-                   const std::vector<std::int64_t>& shape) {
-  if (source.by_head)
-    return stored.unflatten(0, {layer.heads, source.parts, -1}).select(1, source.part);
-  const at::Tensor rows = source.transposed ? stored.t() : stored;
-  const auto part = static_cast<std::size_t>(source.part);
-  return rows.narrow(0, rows_of_parts(source, layer, shape[0])[part], shape[0]);
-}
-
 Checkpoint::Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix)
-    : path_(file_or_folder), prefix_(std::move(prefix)) {
-  for (const std::filesystem::path& path : files_at(file_or_folder)) {
-    files_.push_back(std::make_unique<SafetensorsFile>(path));
-    const SafetensorsFile* file = files_.back().get();
-    for (const std::string& name : file->names()) {
-      const auto [held, added] = holder_.emplace(name, file);
-      if (!added)
-        throw Error(
-            {.what = fmt::format("two files have a tensor '{}'", name),
-             .where = fmt::format("{} and {}", held->second->path().string(), path.string()),
-             .fix = "keep the files of one checkpoint in the folder, or name one file"});
-    }
-  }
-}
-
-void Checkpoint::expect_whole() const {
-  for (const auto& file : files_) file->mapped().expect_whole();
-}
+    : files_(file_or_folder), prefix_(std::move(prefix)) {}
 
 std::string Checkpoint::content() const {
   std::string contents;
-  for (const auto& file : files_)
-    contents +=
-        fmt::format("{} {}\n", file->path().filename().string(), sampled_content(file->mapped()));
+  for (const auto& checked : files_.files()) {
+    const MappedFile& file = checked->tensors().mapped();
+    contents += fmt::format("{} {}\n", file.path().filename().string(), sampled_content(file));
+  }
   return fingerprint(contents);
 }
 
-Checkpoint::Found Checkpoint::find(const std::string& tensor) const {
-  // Files of a bare model leave out the first part of the name.
-  for (const std::string& name : {tensor, tensor.substr(tensor.find('.') + 1)}) {
-    const auto held = holder_.find(prefix_ + name);
-    if (held != holder_.end()) return {held->first, held->second};
-  }
-  std::vector<std::string> names;
-  names.reserve(holder_.size());
-  for (const auto& held : holder_) names.push_back(held.first);
-  const std::string near = nearest(prefix_ + tensor, names);
+std::optional<std::string> Checkpoint::find_any(const std::string& tensor) const {
+  for (const std::string& name : names_in_files(tensor))
+    if (files_.find(prefix_ + name) != nullptr) return prefix_ + name;
+  return std::nullopt;
+}
+
+std::string Checkpoint::find(const std::string& tensor) const {
+  if (auto found = find_any(tensor)) return *found;
+  const std::string near = nearest(prefix_ + tensor, files_.names());
   throw Error({.what = fmt::format("no tensor '{}{}'{}", prefix_, tensor,
                                    near.empty() ? "" : fmt::format("; the nearest is '{}'", near)),
-               .where = path_.string(),
+               .where = files_.path().string(),
                .fix =
                    "use the checkpoint and the config.json of one model; a checkpoint in several "
                    "files is read from their folder"});
@@ -460,26 +45,68 @@ Checkpoint::Found Checkpoint::find(const std::string& tensor) const {
 at::Tensor Checkpoint::parameter(const Model& model, int layer,
                                  const parallel::ParameterSpec& spec) const {
   const Source source = source_of(model, layer, spec.name);
-  const Found found = find(source.tensor);
-  const TensorView& view = found.file->at(found.name);
-  const std::string where = fmt::format("{}: tensor '{}'", found.file->path().string(), found.name);
-  const std::optional<at::ScalarType> type = float_type(view.dtype);
-  if (!type)
-    throw Error({.what = fmt::format("parameters of dtype {} cannot be trained", view.dtype),
+  const std::string name = find(source.tensor);
+  const TensorFiles::Entry& entry = *files_.find(name);
+  const std::string where = fmt::format(
+      "{}: tensor '{}'", entry.rectangles.front().file->tensors().path().string(), name);
+  if (!float_type(entry.dtype))
+    throw Error({.what = fmt::format("parameters of dtype {} cannot be trained", entry.dtype),
                  .where = where,
                  .fix = "load a checkpoint in F64, F32, BF16 or F16, not a quantised one"});
   const LayerShape& shape = model.type_of(layer).shape;
   const std::vector<std::int64_t> expected = stored_shape(source, shape, spec.shape);
   const bool fits =
-      source.folded ? elements(view.shape) == elements(expected) : view.shape == expected;
+      source.folded ? elements(entry.shape) == elements(expected) : entry.shape == expected;
   if (!fits)
     throw Error({.what = fmt::format("the shape is [{}], the model's is [{}]",
-                                     fmt::join(view.shape, ", "), fmt::join(expected, ", ")),
+                                     fmt::join(entry.shape, ", "), fmt::join(expected, ", ")),
                  .where = where,
                  .fix = "use the checkpoint and the config.json of one model"});
-  const at::Tensor whole = tensor_of(view, *type);
+  const at::Tensor whole = files_.read(name);
   if (source.folded) return whole.reshape(spec.shape);
   return part_of(whole, source, shape, spec.shape).reshape(spec.shape);
+}
+
+void Checkpoint::expect_accounted(const Model& model) const {
+  std::set<std::string> used;
+  for (const DeclaredParameter& declared : declared_parameters(model))
+    used.insert(find(source_of(model, declared.layer, declared.spec.name).tensor));
+  for (const std::string& name : files_.names()) {
+    if (used.contains(name) || !name.starts_with(prefix_)) continue;
+    const std::string tensor = name.substr(prefix_.size());
+    if (const auto kept = tied_to(model, tensor)) {
+      if (!files_.read(name).equal(files_.read(find(*kept))))
+        throw Error(
+            {.what = fmt::format("'{}' differs from '{}', to which the model ties it", name, *kept),
+             .where = files_.path().string(),
+             .fix = "set \"tie_word_embeddings\" to false in config.json, or remove the "
+                    "tensor"});
+    } else if (!is_dispensable(tensor)) {
+      throw Error({.what = fmt::format("the model has no use for the tensor '{}'", name),
+                   .where = files_.path().string(),
+                   .fix = "use the config.json of this checkpoint, or remove the tensor"});
+    }
+  }
+}
+
+std::vector<DeclaredParameter> declared_parameters(const Model& model) {
+  Plan plan;
+  plan.model = model;
+  plan.cluster.device_types.emplace_back();
+  plan.cluster.groups = {{.count = 1, .device_type = 0, .devices = 1, .inside = {}}};
+  plan.global_batch = 1;
+  plan.stages = {
+      {.chunks = {{0, model.num_layers()}},
+       .strategies = std::vector<Strategy>(static_cast<std::size_t>(model.num_layers()))}};
+  const auto world = comm::dry_group(0, 1);
+  parallel::Groups groups(*world);
+  const models::RankModel built =
+      models::build(plan, 0, parallel::fp64_numerics(at::kMeta), groups, {});
+  std::vector<DeclaredParameter> declared;
+  for (std::size_t i = 0; i < built.layers.size(); ++i)
+    for (const parallel::ParameterSpec& spec : built.layers[i]->parameters().specs())
+      declared.push_back({built.indices[i], spec});
+  return declared;
 }
 
 void load_huggingface(models::RankModel& rank_model, const Model& model,

@@ -1,71 +1,59 @@
 #pragma once
-// Between Braid's parameter names and those of published Hugging Face checkpoints.
+// Weights in the files of Hugging Face checkpoints: read, held against a model, and written.
 
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
-#include <map>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "planner/model/model.h"
+#include "runtime/checkpoint/huggingface_names.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/tensor_files.h"
 #include "runtime/models/model.h"
 
 namespace braid::checkpoint {
 
-// Where a parameter lies in a checkpoint.
-struct Source {
-  std::string tensor;
-  bool transposed = false;  // stored as [in, out]
-  int part = 0, parts = 1;  // of the tensor's output rows, after transposing
-  bool by_head = false;     // the parts alternate from head to head
-  bool folded = false;      // the same values in another shape
-  bool operator==(const Source&) const = default;
-};
-
-// Of parameter `name` of a layer ("attention.q.weight" of layer 1). Throws Error for a family
-// whose names are not known here.
-Source source_of(const Model& model, int layer, const std::string& name);
-
-// Of the tensor that holds a parameter of this shape, among others or alone.
-std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& layer,
-                                       std::vector<std::int64_t> shape);
-// The view of such a tensor that is the parameter: its elements in their order, but by head of one
-// dim more.
-at::Tensor part_of(const at::Tensor& stored, const Source& source, const LayerShape& layer,
-                   const std::vector<std::int64_t>& shape);
-
-// The safetensors files of one model, as one set of tensors.
+// The weights of one model under their Hugging Face names: published files, or a checkpoint of a
+// run.
 class Checkpoint {
  public:
-  // A file, or a folder of *.safetensors. Names in the files carry `prefix`.
+  // As TensorFiles. Names in the files carry `prefix`.
   explicit Checkpoint(const std::filesystem::path& file_or_folder, std::string prefix = "");
 
-  // The whole parameter in the type it is stored in, a view of the mapped file where its alignment
-  // allows: valid as long as the checkpoint. Throws Error, naming file and tensor, where it is
-  // absent or is not of the model's shape.
+  // The unsharded parameter in the type it is stored in; where one aligned file holds it, a view
+  // valid as long as the checkpoint. Throws Error, naming file and tensor, where it is absent or is
+  // not of the model's shape.
   at::Tensor parameter(const Model& model, int layer, const parallel::ParameterSpec& spec) const;
 
+  // Throws an Error unless every tensor is one of the model's, a copy of a tied one with its
+  // values, or one that training is known to do without, such as a buffer or a pooler.
+  void expect_accounted(const Model& model) const;
+
   // As of MappedFile, of all files. To follow the last use of a parameter.
-  void expect_whole() const;
+  void expect_whole() const { files_.expect_whole(); }
   // Of the files' names and contents, not of their folder; see sampled_content() of a mapped file.
   std::string content() const;
+  const TensorFiles& files() const { return files_; }
 
  private:
-  struct Found {
-    std::string name;
-    const SafetensorsFile* file = nullptr;
-  };
-  Found find(const std::string& tensor) const;
+  std::string find(const std::string& tensor) const;
+  std::optional<std::string> find_any(const std::string& tensor) const;
 
-  std::filesystem::path path_;
+  TensorFiles files_;
   std::string prefix_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, const SafetensorsFile*> holder_;  // by name in the file
 };
+
+// A parameter of a model as the runtime declares it.
+struct DeclaredParameter {
+  int layer = 0;
+  parallel::ParameterSpec spec;
+};
+// All of them, in the order of layers.
+std::vector<DeclaredParameter> declared_parameters(const Model& model);
 
 // Fills this rank's slices of every parameter. Worker::weights_changed() comes next.
 void load_huggingface(models::RankModel& rank_model, const Model& model,

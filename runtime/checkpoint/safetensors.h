@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/core/file.h"
+#include "runtime/checkpoint/chunk_hash.h"
 #include "runtime/checkpoint/mapped_file.h"
 
 namespace braid::checkpoint {
@@ -46,6 +48,31 @@ class SafetensorsFile {
   MappedFile file_;
   std::map<std::string, TensorView> tensors_;
   Metadata metadata_;
+};
+
+// What a file's header says of a tensor.
+struct TensorSpec {
+  std::string name, dtype;
+  std::vector<std::int64_t> shape;
+};
+
+// Writes a file tensor by tensor, and hashes its chunks on the way.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& file, std::span<const TensorSpec> tensors,
+                    const Metadata& metadata);
+  // The tensors' bytes, in the order of the specs, in pieces of any size.
+  void add(std::span<const std::byte> bytes);
+  // All bytes were added: the file appears under its name once the disk has it (OutputFile).
+  void commit();
+
+  std::int64_t bytes() const { return hasher_.bytes(); }          // of the file so far
+  std::vector<std::string> hashes() { return hasher_.finish(); }  // of its chunks; once
+
+ private:
+  OutputFile out_;
+  ChunkHasher hasher_;
+  std::int64_t expected_ = 0;  // bytes of the whole file
 };
 
 struct NamedTensor {

@@ -10,15 +10,20 @@ namespace braid::checkpoint {
 
 namespace {
 
+std::int64_t bytes_of(const TensorSpec& tensor) {
+  const SafetensorsType* type = find_safetensors_type(tensor.dtype);
+  internal_check(type != nullptr, "a tensor to save has a dtype of the format");
+  std::int64_t bytes = type->bytes;
+  for (const std::int64_t size : tensor.shape) bytes *= size;
+  return bytes;
+}
+
 std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tensors) {
   std::vector<const NamedTensor*> order;
   order.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors) {
-    const SafetensorsType* type = find_safetensors_type(tensor.tensor.dtype);
-    internal_check(type != nullptr, "a tensor to save has a dtype of the format");
-    std::int64_t bytes = type->bytes;
-    for (const std::int64_t size : tensor.tensor.shape) bytes *= size;
-    internal_check(std::cmp_equal(bytes, tensor.tensor.bytes), "a tensor fills its shape");
+    const TensorSpec spec{tensor.name, tensor.tensor.dtype, tensor.tensor.shape};
+    internal_check(std::cmp_equal(bytes_of(spec), tensor.tensor.bytes), "a tensor fills its shape");
     internal_check(tensor.name != "__metadata__", "no tensor bears the metadata's name");
     order.push_back(&tensor);
   }
@@ -30,17 +35,16 @@ std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tenso
   return order;
 }
 
-std::string header_for(std::span<const NamedTensor* const> order, const Metadata& metadata) {
+std::string header_for(std::span<const TensorSpec> tensors, const Metadata& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::size_t offset = 0;
-  for (const NamedTensor* tensor : order) {
-    internal_check(!header.contains(tensor->name), "every tensor has a name of its own");
-    const TensorView& view = tensor->tensor;
-    header[tensor->name] = {{"dtype", view.dtype},
-                            {"shape", view.shape},
-                            {"data_offsets", {offset, offset + view.bytes}}};
-    offset += view.bytes;
+  std::int64_t offset = 0;
+  for (const TensorSpec& tensor : tensors) {
+    internal_check(!header.contains(tensor.name), "every tensor has a name of its own");
+    const std::int64_t end = offset + bytes_of(tensor);
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
   }
   std::string text = header.dump();
   // Spaces up to a multiple of 8, so that the data behind is aligned for every dtype.
@@ -50,16 +54,36 @@ std::string header_for(std::span<const NamedTensor* const> order, const Metadata
 
 }  // namespace
 
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& file,
+                                     std::span<const TensorSpec> tensors, const Metadata& metadata)
+    : out_(file) {
+  const std::string header = header_for(tensors, metadata);
+  const std::uint64_t length = header.size();
+  add(std::as_bytes(std::span(&length, 1)));
+  add(std::as_bytes(std::span(header.data(), header.size())));
+  expected_ = bytes();
+  for (const TensorSpec& tensor : tensors) expected_ += bytes_of(tensor);
+}
+
+void SafetensorsWriter::add(std::span<const std::byte> bytes) {
+  out_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  hasher_.add(bytes);
+}
+
+void SafetensorsWriter::commit() {
+  internal_check(bytes() == expected_, "a file of tensors is written to its end");
+  out_.commit();
+}
+
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
                        const Metadata& metadata) {
   const std::vector<const NamedTensor*> order = in_file_order(tensors);
-  const std::string header = header_for(order, metadata);
-  const std::uint64_t length = header.size();
-  OutputFile out(file);
-  out.write({reinterpret_cast<const char*>(&length), sizeof(length)});
-  out.write(header);
+  std::vector<TensorSpec> specs;
+  specs.reserve(order.size());
   for (const NamedTensor* tensor : order)
-    out.write({reinterpret_cast<const char*>(tensor->tensor.data), tensor->tensor.bytes});
+    specs.push_back({tensor->name, tensor->tensor.dtype, tensor->tensor.shape});
+  SafetensorsWriter out(file, specs, metadata);
+  for (const NamedTensor* tensor : order) out.add({tensor->tensor.data, tensor->tensor.bytes});
   out.commit();
 }
 

@@ -2,9 +2,11 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -143,6 +145,22 @@ std::vector<std::int64_t> gather_words(std::int64_t mine, comm::Group& group, at
   const at::Tensor all = all_gather(word.to(device), group, name).to(at::kCPU);
   const auto* words = all.data_ptr<std::int64_t>();
   return {words, words + group.size()};
+}
+
+std::vector<std::string> gather_texts(const std::string& mine, comm::Group& group,
+                                      at::Device device, std::string_view name) {
+  const std::vector<std::int64_t> sizes = gather_words(std::ssize(mine), group, device, name);
+  std::vector<std::string> texts(sizes.size());
+  // As words, because bytes do not travel.
+  const std::int64_t words = (std::ranges::max(sizes) + 7) / 8;
+  if (words == 0) return texts;
+  const at::Tensor padded = at::zeros({words}, at::kLong);
+  std::memcpy(padded.data_ptr(), mine.data(), mine.size());
+  const at::Tensor all = all_gather(padded.to(device), group, name).to(at::kCPU);
+  const auto* from = static_cast<const char*>(all.const_data_ptr());
+  for (std::size_t rank = 0; rank < texts.size(); ++rank, from += 8 * words)
+    texts[rank].assign(from, static_cast<std::size_t>(sizes[rank]));
+  return texts;
 }
 
 }  // namespace braid::parallel

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,5 +67,8 @@ at::Tensor all_to_all(const at::Tensor& x, comm::Group& group, std::string_view 
 // Each rank's word, in the order of ranks. `device`: whose memory the group communicates.
 std::vector<std::int64_t> gather_words(std::int64_t mine, comm::Group& group, at::Device device,
                                        std::string_view name);
+// The same of texts of any length.
+std::vector<std::string> gather_texts(const std::string& mine, comm::Group& group,
+                                      at::Device device, std::string_view name);
 
 }  // namespace braid::parallel

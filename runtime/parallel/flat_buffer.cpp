@@ -165,6 +165,35 @@ void FlatBuffer::reduce_gradients() {
                  *run.sharing, "share " + name_, comm::Reduction::sum, CommKind::reduce);
 }
 
+std::vector<Segment> FlatBuffer::saved_elements() const {
+  // The i-th of n equal parts of a run.
+  const auto share = [](Segment run, std::int64_t i, std::int64_t n) {
+    return Segment{run.begin + run.size() * i / n, run.begin + run.size() * (i + 1) / n};
+  };
+  Segment mine{0, elements_};
+  if (!shards_states()) mine = share(mine, replicas_->rank(), replicas_->size());
+  std::vector<Segment> saved;
+  for (const ElementRun& run : owned_) {
+    Segment part{std::max(run.begin, mine.begin), std::min(run.end, mine.end)};
+    if (part.begin >= part.end) continue;
+    if (run.sharing != nullptr) part = share(part, run.sharing->rank(), run.sharing->size());
+    if (part.begin >= part.end) continue;
+    if (!saved.empty() && saved.back().end == part.begin)
+      saved.back().end = part.end;
+    else
+      saved.push_back(part);
+  }
+  return saved;
+}
+
+Segment FlatBuffer::owned_elements() const {
+  return {std::min(elements_, owned_begin_), std::min(elements_, owned_begin_ + share_)};
+}
+
+Segment FlatBuffer::stored_weights() const {
+  return shards_weights() ? owned_elements() : Segment{0, elements_};
+}
+
 at::Tensor FlatBuffer::owned_gradients() const {
   return shards_gradients() ? gradients_ : gradients_.narrow(0, owned_begin_, share_);
 }
@@ -204,24 +233,25 @@ bool FlatBuffer::counts(const ElementRun& run) const {
   return first_sharing && (shards_states() || replicas_->rank() == 0);
 }
 
-void FlatBuffer::initialise(const at::Tensor& whole) {
-  internal_check(whole.numel() == elements_, "initial values fill the buffer");
+void FlatBuffer::initialise(const at::Tensor& values, std::int64_t first) {
+  const Segment stored = stored_weights();
+  internal_check(first <= stored.begin && first + values.numel() >= stored.end,
+                 "initial values cover what is stored");
   // Some elements at a time: a step must not need less memory than its beginning.
   constexpr std::int64_t kAtOnce = std::int64_t{1} << 22;
-  const std::int64_t first = shards_weights() ? owned_begin_ : 0;
-  const std::int64_t end = std::min(elements_, first + weights_.numel());
-  for (std::int64_t begin = first; begin < end; begin += kAtOnce) {
-    const std::int64_t count = std::min(kAtOnce, end - begin);
-    const at::Tensor values = whole.narrow(0, begin, count);
-    const at::Tensor weights = weights_.narrow(0, begin - first, count);
+  const std::int64_t first_stored = shards_weights() ? owned_begin_ : 0;
+  const Segment owned = owned_elements();
+  for (std::int64_t begin = stored.begin; begin < stored.end; begin += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, stored.end - begin);
+    const at::Tensor part = values.narrow(0, begin - first, count).to(numerics_.device);
+    const at::Tensor weights = weights_.narrow(0, begin - first_stored, count);
     if (!splits_master()) {
-      weights.copy_(values);
+      weights.copy_(part);
       continue;
     }
     const at::Tensor low = at::empty({count}, low_bits_.options());
-    ops::split_master(values, weights, low);
-    const Segment mine{std::max(begin, owned_begin_),
-                       std::min(begin + count, owned_begin_ + share_)};
+    ops::split_master(part, weights, low);
+    const Segment mine{std::max(begin, owned.begin), std::min(begin + count, owned.end)};
     if (mine.begin < mine.end)
       low_bits_.narrow(0, mine.begin - owned_begin_, mine.size())
           .copy_(low.narrow(0, mine.begin - begin, mine.size()));

@@ -73,6 +73,13 @@ class FlatBuffer {
   // Elements this rank's optimizer updates, as parts of the runs.
   const std::vector<ElementRun>& owned() const { return owned_; }
   std::int64_t owned_begin() const { return owned_begin_; }
+  // The owned elements that this rank saves: of all ranks that hold an element, one saves it, and
+  // each about as many as the others.
+  std::vector<Segment> saved_elements() const;
+  // The elements whose states this rank has, without padding.
+  Segment owned_elements() const;
+  // The elements whose weights it stores from step to step: all, or under ZeRO-3 the owned.
+  Segment stored_weights() const;
   // Tensors over the owned elements alone.
   at::Tensor owned_gradients() const;
   // In the states' precision: the weights themselves where those have it, else put together.
@@ -90,8 +97,9 @@ class FlatBuffer {
   // counts once).
   bool counts(const ElementRun& run) const;
 
-  // Overwrites the owned part of the weights and master from whole initial values.
-  void initialise(const at::Tensor& whole);
+  // Overwrites stored weights and owned masters. `values` are those of elements from `first` on, at
+  // least the stored ones.
+  void initialise(const at::Tensor& values, std::int64_t first = 0);
   // The whole weights in the states' precision, gathered from all replicas. Collective.
   at::Tensor whole_master() const;
 

@@ -268,6 +268,11 @@ std::vector<FlatBuffer*> Parameters::buffers() {
   return {dense_.get()};
 }
 
+Parameters::Place Parameters::place(Id id) const {
+  const Slot& slot = slots_[static_cast<std::size_t>(id)];
+  return {slot.buffer, slot.begin, slot.begin + slot.elements};
+}
+
 std::string Parameters::full_name(Id id) const {
   return fmt::format("{}.{}", layer_name_, specs_[static_cast<std::size_t>(id)].name);
 }

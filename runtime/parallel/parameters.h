@@ -92,6 +92,12 @@ class Parameters {
   std::vector<FlatBuffer*> buffers();
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   const LocalShape& local(Id id) const { return slots_[static_cast<std::size_t>(id)].local; }
+  // Where the local slice lies: elements [begin, end) of a flat buffer, row-major in local().shape.
+  struct Place {
+    const FlatBuffer* buffer = nullptr;
+    std::int64_t begin = 0, end = 0;
+  };
+  Place place(Id id) const;
   std::string full_name(Id id) const;
   FlatBuffer::Usage bytes() const;
 

@@ -69,9 +69,9 @@ std::size_t kept_bytes(std::string_view text, std::int64_t first_step, const std
                .fix = "choose another folder, or remove the file"});
 }
 
-void continue_lines(RecordFile& lines, std::int64_t first_step) {
+void continue_lines(RecordFile& lines, bool resumes, std::int64_t first_step) {
   const std::string text = lines.read_all();
-  if (first_step == 0 && text.find('\n') != std::string::npos) refuse_earlier_run(lines.path());
+  if (!resumes && text.find('\n') != std::string::npos) refuse_earlier_run(lines.path());
   const std::size_t kept = kept_bytes(text, first_step, lines.path().string());
   if (kept < text.size()) lines.cut(static_cast<std::int64_t>(kept));
 }
@@ -90,6 +90,18 @@ std::vector<Scalar> scalars_of(const StepMetrics& m) {
   if (m.allocated) scalars.push_back({"memory/allocated_gib", gib(*m.allocated)});
   if (m.predicted) scalars.push_back({"memory/predicted_gib", gib(*m.predicted)});
   return scalars;
+}
+
+Json json_of(const checkpoint::Saved& saved) {
+  Json json = {{"step", saved.step}};
+  if (saved.trouble) {
+    json["error"] = saved.trouble->what;
+    return json;
+  }
+  json["bytes"] = saved.bytes;
+  json["copy_seconds"] = saved.copy.value();
+  json["write_seconds"] = saved.write.value();
+  return json;
 }
 
 }  // namespace
@@ -113,15 +125,16 @@ std::string json_line(const StepMetrics& m) {
   if (m.allocated) line["allocated_bytes"] = m.allocated->value();
   if (m.predicted) line["predicted_bytes"] = m.predicted->value();
   if (m.predicted_seconds) line["predicted_seconds"] = m.predicted_seconds->value();
+  if (m.saved) line["checkpoint"] = json_of(*m.saved);
   return line.dump();
 }
 
 MetricsWriter::MetricsWriter(const MetricsOptions& options) : lines_(metrics_file(options.folder)) {
-  continue_lines(lines_, options.first_step);
+  continue_lines(lines_, options.resumes, options.first_step);
   if (!options.tensorboard) return;
   const double time = now();
   events_.emplace(event_file(options.folder, time), time);
-  if (options.first_step > 0) events_->restart(options.first_step, time);
+  if (options.resumes) events_->restart(options.first_step, time);
 }
 
 void expect_new_run(const std::filesystem::path& folder) {

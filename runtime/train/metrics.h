@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/core/units.h"
+#include "runtime/checkpoint/saver.h"
 #include "runtime/train/event_file.h"
 #include "runtime/train/record_file.h"
 
@@ -26,6 +27,7 @@ struct StepMetrics {
   std::optional<Bytes> allocated = {};            // the fullest rank's peak
   std::optional<Bytes> predicted = {};            // by the plan, for the fullest rank
   std::optional<Seconds> predicted_seconds = {};  // by the plan, for one step
+  std::optional<checkpoint::Saved> saved = {};    // a save that ended after this step
 
   double tokens_per_second() const {
     return seconds.value() > 0 ? static_cast<double>(tokens) / seconds.value() : 0;
@@ -47,9 +49,9 @@ std::string json_line(const StepMetrics& metrics);
 
 struct MetricsOptions {
   std::filesystem::path folder;  // made when absent
-  // The first step of this run. 0: a new run, whose folder must not hold metrics yet. Otherwise it
-  // resumes: lines of this step and later ones, which a crash undid, are cut off, as is a torn
-  // line.
+  // A new run's folder must not hold metrics yet. Of a run that resumes, lines of the first step
+  // and later ones, which a crash undid, are cut off, as is a torn line.
+  bool resumes = false;
   std::int64_t first_step = 0;
   bool tensorboard = true;
 };

@@ -18,7 +18,8 @@ void send(const at::Tensor& from, at::Tensor& to, at::Device device) {
 
 std::int64_t StepInputs::first_sample(const parallel::Layer& layer, int micro_batch,
                                       std::int64_t step) const {
-  return step * plan_.global_batch + micro_batch * plan_.micro_batch() + layer.site().first_sample;
+  return first_sample_ + (step - first_step_) * plan_.global_batch +
+         micro_batch * plan_.micro_batch() + layer.site().first_sample;
 }
 
 Tokens StepInputs::read(const parallel::Layer& layer, int micro_batch, std::int64_t step) const {

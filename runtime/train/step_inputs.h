@@ -27,9 +27,14 @@ void send(const at::Tensor& from, at::Tensor& to, at::Device device);
 
 class StepInputs {
  public:
-  // All of them outlive this.
-  StepInputs(const Plan& plan, const SampleSource& samples, at::Device device)
-      : plan_(plan), samples_(samples), device_(device) {}
+  // Plan and samples outlive this. Step `first_step` reads samples from `first_sample` on.
+  StepInputs(const Plan& plan, const SampleSource& samples, at::Device device,
+             std::int64_t first_step = 0, std::int64_t first_sample = 0)
+      : plan_(plan),
+        samples_(samples),
+        device_(device),
+        first_step_(first_step),
+        first_sample_(first_sample) {}
 
   // The number, over the whole run, of a layer's first sample.
   std::int64_t first_sample(const parallel::Layer& layer, int micro_batch, std::int64_t step) const;
@@ -47,6 +52,7 @@ class StepInputs {
   const Plan& plan_;
   const SampleSource& samples_;
   at::Device device_;
+  std::int64_t first_step_, first_sample_;
   std::map<std::pair<const parallel::Layer*, int>, Slot> slots_;  // by micro-batch too
 };
 

@@ -10,6 +10,7 @@
 #include "planner/explain/summary.h"
 #include "planner/simulate/predicted_terms.h"
 #include "runtime/checkpoint/huggingface.h"
+#include "runtime/checkpoint/load.h"
 #include "runtime/parallel/collectives.h"
 #include "runtime/parallel/recorder.h"
 #include "runtime/train/agreement.h"
@@ -57,8 +58,11 @@ std::optional<FlopsPerSecond> device_peak(const Plan& plan, const parallel::Nume
 // Which steps are recorded (TrainOptions::recorded_steps), and their records.
 class Recording {
  public:
-  explicit Recording(const TrainOptions& options)
-      : device_(options.device), last_(planned(options)), first_last_(options.steps - last_) {}
+  Recording(const TrainOptions& options, std::int64_t first_step)
+      : device_(options.device),
+        second_(first_step + 1),
+        last_(planned(options, first_step)),
+        first_last_(options.steps - last_) {}
 
   // Null: this step is not recorded. Asked once for each step, in their order.
   parallel::Recorder* of_step(std::int64_t step) {
@@ -66,7 +70,7 @@ class Recording {
       if (taken_++ == 0) recorder_.emplace(device_);
       return &*recorder_;
     }
-    if (step != 1 || last_ == 0) return nullptr;
+    if (step != second_ || last_ == 0) return nullptr;
     return &recorder_.emplace(device_);
   }
   std::int64_t last_steps() const { return taken_; }  // recorded ones at the end of the run
@@ -75,13 +79,14 @@ class Recording {
   }
 
  private:
-  static std::int64_t planned(const TrainOptions& options) {
-    const std::int64_t others = options.steps - 1;
+  static std::int64_t planned(const TrainOptions& options, std::int64_t first_step) {
+    const std::int64_t others = options.steps - first_step - 1;
     if (others < 1) return 0;
     return std::min(options.recorded_steps, std::max<std::int64_t>(1, others / 2));
   }
 
   at::Device device_;
+  std::int64_t second_;             // the second step of this start
   std::int64_t last_, first_last_;  // steps at the end to record, and the first of them
   std::int64_t taken_ = 0;
   std::optional<parallel::Recorder> recorder_;
@@ -108,12 +113,14 @@ Seconds median(const std::vector<Seconds>& steps, std::int64_t recorded) {
 // What rank 0 says of the steps.
 class Log {
  public:
-  Log(const Plan& plan, const TrainOptions& options, bool speaks) {
+  Log(const Plan& plan, const TrainOptions& options, std::int64_t first_step, bool speaks) {
     if (!speaks) return;
     on_trouble_ = options.on_trouble;
     if (!options.metrics.empty())
-      metrics_.emplace(
-          MetricsOptions{.folder = options.metrics, .tensorboard = options.tensorboard});
+      metrics_.emplace(MetricsOptions{.folder = options.metrics,
+                                      .resumes = options.save.resume,
+                                      .first_step = first_step,
+                                      .tensorboard = options.tensorboard});
     ProgressOptions progress = options.progress;
     progress.total_steps = options.steps;
     if (options.progress_to != nullptr) progress_.emplace(options.progress_to, progress);
@@ -144,7 +151,53 @@ class Log {
 };
 
 // The fullest device's peak moves little once two steps are done: asking all ranks is rare.
-bool asks_for_memory(std::int64_t step) { return step < 2 || step % 100 == 0; }
+bool asks_for_memory(std::int64_t step, std::int64_t first_step) {
+  return step < first_step + 2 || step % 100 == 0;
+}
+
+RunFacts facts_of(const Plan& plan, const TrainOptions& o) {
+  const LearningRate& rate = o.learning_rate;
+  const auto number = [](double value) { return fmt::format("{}", value); };
+  return {.program = o.program,
+          .identity = {{"seed", fmt::format("{}", o.seed)},
+                       {"data", o.data->content()},
+                       {"samples of the data", fmt::format("{}", o.data->samples())},
+                       {"mask_token", o.mask_token ? fmt::format("{}", *o.mask_token) : "none"}},
+          .settings = {{"global_batch", fmt::format("{}", plan.global_batch)},
+                       {"learning_rate.schedule", name_of(rate)},
+                       {"learning_rate.peak", number(rate.peak)},
+                       {"learning_rate.minimum", number(rate.minimum)},
+                       {"learning_rate.warmup_steps", fmt::format("{}", rate.warmup_steps)},
+                       {"learning_rate.decay_steps", fmt::format("{}", rate.decay_steps)},
+                       {"learning_rate.total_steps", fmt::format("{}", rate.total_steps)},
+                       {"adamw.beta1", number(o.adamw.beta1)},
+                       {"adamw.beta2", number(o.adamw.beta2)},
+                       {"adamw.epsilon", number(o.adamw.epsilon)},
+                       {"adamw.weight_decay", number(o.adamw.weight_decay)},
+                       {"clip", number(o.clip)},
+                       {"dropout", number(o.dropout)}}};
+}
+
+// The checkpoint that a run goes on from, and what it says.
+struct Origin {
+  std::optional<checkpoint::TensorFiles> files;  // empty: the run begins
+  RunPosition position;
+};
+
+Origin find_origin(const Plan& plan, const TrainOptions& options, const RunFacts& facts,
+                   comm::Group& world) {
+  Origin origin;
+  if (!options.save.saves()) return origin;
+  const auto folder = newest_checkpoint(options.save, world, options.device);
+  if (!folder) return origin;
+  origin.files.emplace(*folder);
+  const checkpoint::Manifest& manifest = *origin.files->manifest();
+  const std::vector<std::string> changed =
+      expect_same_run(manifest, plan.model, facts, folder->string());
+  origin.position = {.step = manifest.step, .samples = manifest.samples};
+  if (world.rank() == 0 && options.on_resume) options.on_resume(*folder, changed);
+  return origin;
+}
 
 std::optional<Bytes> fullest(const std::vector<HeldMemory>& ranks) {
   return std::ranges::max_element(ranks, {}, &HeldMemory::allocated)->allocated;
@@ -175,8 +228,14 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   if (!options.weights.empty()) weights.emplace(options.weights);
   expect_agreement(identities(plan, options, weights), world, options.device);
   require_fitting(plan.model, *options.data, objective_options(options));
+  std::optional<checkpoint::RunClaim> claim;
+  if (options.save.saves() && world.rank() == 0) claim.emplace(options.save.folder);
+  const RunFacts facts = facts_of(plan, options);
+  Origin origin = find_origin(plan, options, facts, world);
+  const RunPosition start = origin.position;
   const parallel::Numerics numerics = numerics_for(plan, options.precision, options.device);
-  Log log(plan, options, world.rank() == 0);
+  Log log(plan, options, start.step, world.rank() == 0);
+  std::optional<Saving> saving;
   WorkerOptions settings;
   settings.numerics = numerics;
   settings.seed = options.seed;
@@ -184,25 +243,44 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   settings.clip = options.clip;
   settings.model.dropout = options.dropout;
   settings.capture = options.capture;
+  settings.first_step = start.step;
+  settings.first_sample = start.samples;
   if (options.stop_signal) settings.stop = [&] { return options.stop_signal() != 0; };
+  if (options.save.saves()) {
+    settings.save = [&] { return saving && saving->is_time(); };
+    settings.before_change = [&] {
+      if (saving) saving->hold_back_changes();
+    };
+  }
   Worker worker(plan, world, settings,
                 sample_source(plan.model, options.data, objective_options(options)));
 
-  if (weights) {
+  if (origin.files) {
+    checkpoint::load_state(worker.model(), plan.model, *origin.files);
+    origin.files.reset();
+  } else if (weights) {
+    weights->expect_accounted(plan.model);
     checkpoint::load_huggingface(worker.model(), plan.model, *weights);
-    weights.reset();
+  }
+  if (start.step > 0 || weights) {
     worker.weights_changed();
     expect_equal_replicas(worker.model(), world, options.device, "the first weights");
   }
+  weights.reset();
+  if (options.save.saves())
+    saving.emplace(options.save, plan, facts, start, worker.model(), world, options.device,
+                   options.on_saved);
   if (world.rank() == 0 && options.on_start) options.on_start();
 
   const Flops step_flops = training_flops(plan.model) * static_cast<double>(plan.global_batch);
   const int devices = plan.cluster.num_devices();
   const std::optional<FlopsPerSecond> peak = device_peak(plan, numerics);
   TrainReport report;
-  Recording recording(options);
+  report.first_step = start.step;
+  Recording recording(options, start.step);
   std::optional<Bytes> allocated;
-  for (std::int64_t step = 0; step < options.steps && report.stopped_by == 0; ++step) {
+  std::optional<Mistake> unsaved;  // why the last save failed
+  for (std::int64_t step = start.step; step < options.steps && report.stopped_by == 0; ++step) {
     parallel::Recorder* recorder = recording.of_step(step);
     if (recorder != nullptr) world.barrier("recorded step");  // one clock for all ranks
     const auto begin = std::chrono::steady_clock::now();
@@ -214,8 +292,16 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     report.steps.push_back(seconds);
     report.losses.push_back(result.loss);
-    if (options.device.is_cuda() && asks_for_memory(step))
+    if (options.device.is_cuda() && asks_for_memory(step, start.step))
       allocated = fullest(gather_held(held_by(worker, options.device), options.device, world));
+    const bool last = step + 1 == options.steps;
+    std::optional<checkpoint::Saved> saved;
+    if (saving)
+      saved = saving->after_step(
+          {.step = step + 1,
+           .samples = start.samples + (step + 1 - start.step) * plan.global_batch},
+          result.saving, last || result.stopping);
+    if (saved) unsaved = saved->trouble;
     log.step({.step = step,
               .loss = result.loss,
               .gradient_norm = result.gradient_norm,
@@ -224,12 +310,12 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
               .seconds = seconds,
               .launch = result.launch,
               .mfu = model_flops_utilisation(step_flops, seconds, devices, peak),
-              .allocated = allocated});
+              .allocated = allocated,
+              .saved = saved});
     if (options.check_replicas > 0 && (step + 1) % options.check_replicas == 0)
       expect_equal_replicas(worker.model(), world, options.device,
                             fmt::format("the weights after step {}", step + 1));
-    if (result.stopping && step + 1 < options.steps)
-      report.stopped_by = agreed_signal(options, world);
+    if (result.stopping && !last) report.stopped_by = agreed_signal(options, world);
   }
   report.step = median(report.steps, recording.last_steps());
   report.mfu = model_flops_utilisation(step_flops, report.step, devices, peak);
@@ -238,6 +324,8 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
   const std::vector<parallel::StepRecord> records = recording.records();
   if (!records.empty()) report.terms = gather_terms(records, plan, options.device, world);
   report.unwritten = log.incomplete();
+  if (unsaved && world.rank() == 0) report.unwritten.push_back(*unsaved);
+  if (saving) report.save_stall = saving->stall();
   if (!options.trace.empty()) {
     try {
       write_trace(options.trace, records, plan, options.device, world);

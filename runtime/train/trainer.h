@@ -19,6 +19,7 @@
 #include "runtime/train/held_memory.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/progress.h"
+#include "runtime/train/saving.h"
 
 namespace braid::train {
 
@@ -35,12 +36,19 @@ struct TrainOptions {
   std::shared_ptr<const Dataset> data;     // ranks that are threads share one
   std::optional<std::int64_t> mask_token;  // of a masked model; none: the data's first free id
   at::Device device = at::kCPU;
-  bool capture = true;            // see WorkerOptions
-  std::filesystem::path weights;  // a Hugging Face checkpoint to begin with; empty: random ones
+  bool capture = true;  // see WorkerOptions
+  // A Hugging Face checkpoint, or one of a run, whose weights to begin with; empty: random ones.
+  std::filesystem::path weights;
+  SaveOptions save;
+  std::string program;  // "braid 0.1.0": what checkpoints say who wrote them
 
   // Rank 0 alone writes.
   std::function<void()> on_start;  // all ranks agree, and the first step is next
-  std::filesystem::path metrics;   // a folder; empty: none
+  // Ahead of that: the run goes on from a checkpoint, and these settings have changed since.
+  std::function<void(const std::filesystem::path& from, const std::vector<std::string>& changed)>
+      on_resume;
+  std::function<void(const checkpoint::Saved&)> on_saved;  // or could not be
+  std::filesystem::path metrics;                           // a folder; empty: none
   bool tensorboard = false;
   std::FILE* progress_to = nullptr;  // null: silent
   ProgressOptions progress;
@@ -63,7 +71,8 @@ struct TrainOptions {
 };
 
 struct TrainReport {
-  std::vector<double> losses;      // by step
+  std::int64_t first_step = 0;     // steps that earlier starts of the run took
+  std::vector<double> losses;      // by step, of this start
   std::vector<Seconds> steps;      // all of them
   Seconds step;                    // the median of those that were neither recorded nor the first,
                                    // which also warms up; of the others where no such step is left
@@ -71,6 +80,7 @@ struct TrainReport {
   std::vector<HeldMemory> stages;  // by stage, of the ranks that hold most
   std::vector<StepTerms> terms;    // by stage, means; empty where nothing was recorded
   std::vector<Mistake> unwritten;  // on rank 0: outputs that are absent or lack steps
+  Seconds save_stall;              // of this rank's time that saves took from training
   int stopped_by = 0;              // the signal that ended the run early; 0: it took all steps
 };
 

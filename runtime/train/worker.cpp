@@ -27,7 +27,8 @@ Worker::Worker(const Plan& plan, comm::Group& world, WorkerOptions options, Samp
       options_(std::move(options)),
       samples_(std::move(samples)),
       groups_(world),
-      inputs_(plan_, samples_, options_.numerics.device),
+      inputs_(plan_, samples_, options_.numerics.device, options_.first_step,
+              options_.first_sample),
       captured_(options_.numerics.device, why_launches_differ()) {
   const int devices = plan_.cluster.num_devices();
   if (world.size() != devices)
@@ -172,7 +173,10 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
     result_.launch = Seconds(launched.count());
   }
   // A captured step launches the same each time, so a single rank asks outside of it.
-  if (world_.size() == 1) result_.stopping = options_.stop && options_.stop();
+  if (world_.size() == 1) {
+    result_.stopping = options_.stop && options_.stop();
+    result_.saving = options_.save && options_.save();
+  }
   return result_;
 }
 
@@ -180,9 +184,12 @@ StepResult Worker::step(std::int64_t number, double learning_rate) {
 // after the same step.
 void Worker::update() {
   const parallel::ComputeScope scope(parallel::Phase::update, "");
-  sums_ = at::zeros({2}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
+  sums_ = at::zeros({3}, at::TensorOptions(at::kDouble).device(options_.numerics.device));
   loss_ = sums_.narrow(0, 0, 1);
-  if (world_.size() > 1 && options_.stop && options_.stop()) sums_.narrow(0, 1, 1).fill_(1);
+  if (world_.size() > 1) {
+    if (options_.stop && options_.stop()) sums_.narrow(0, 1, 1).fill_(1);
+    if (options_.save && options_.save()) sums_.narrow(0, 2, 1).fill_(1);
+  }
   if (model_.head != nullptr) loss_.add_(model_.head->take_loss(), loss_scale_);
   if (world_.size() > 1) {
     // The first that all stages do together: who is here early waits for the last to reduce.
@@ -193,6 +200,7 @@ void Worker::update() {
         .wait();
   }
   squares_ = gradient_squares(buffers_, world_);
+  if (options_.before_change) options_.before_change();
   // Where one kernel does it all, the host reads loss and norm when the update is under way.
   unseen_ = takes_fused_adamw(buffers_);
   if (unseen_) {
@@ -223,8 +231,10 @@ void Worker::look_at_result() {
   }
   const at::Tensor sums = sums_.to(at::kCPU);
   const auto* sum = sums.data_ptr<double>();
-  result_ = {
-      .loss = sum[0], .gradient_norm = std::sqrt(squares_.item<double>()), .stopping = sum[1] > 0};
+  result_ = {.loss = sum[0],
+             .gradient_norm = std::sqrt(squares_.item<double>()),
+             .stopping = sum[1] > 0,
+             .saving = sum[2] > 0};
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm))
     throw Error({.what = fmt::format("loss {} and gradient norm {} at step {}", result_.loss,
                                      result_.gradient_norm, step_),

@@ -27,14 +27,22 @@ struct WorkerOptions {
   std::function<void()> before_update = {};  // gradients are complete and not yet used
   parallel::Watch watch = {};
   bool capture = true;  // on a GPU: the steady step as one launch, where that can be
-  // Whether this rank is asked to end the run; empty: never. Read once a step, from this thread.
+  // Whether this rank is asked to end the run, and whether it asks for a save; empty: never. Read
+  // once a step, from this thread.
   std::function<bool()> stop = {};
+  std::function<bool()> save = {};
+  // Runs ahead of every change of weights and moments; where a step is captured, once for all of
+  // its replays. Empty: none.
+  std::function<void()> before_change = {};
+  // The first step that is taken, and the samples that those before it consumed.
+  std::int64_t first_step = 0, first_sample = 0;
 };
 
 struct StepResult {
   double loss = 0;  // mean over the global batch's tokens
   double gradient_norm = 0;
-  bool stopping = false;  // some rank's WorkerOptions::stop was true; the same on all ranks
+  // Some rank's WorkerOptions::stop, or save, was true; the same on all ranks.
+  bool stopping = false, saving = false;
   // Until all of the step was handed to a device that was still at work; else nothing.
   std::optional<Seconds> launch = {};
 };
@@ -81,8 +89,9 @@ class Worker {
 
   std::int64_t step_ = 0;
   double learning_rate_ = 0, loss_scale_ = 1;
-  // On the device, fp64, summed over ranks in the last step: [loss, ranks that are asked to stop];
-  // its first element; the squares of gradients. And what of AdamW changes with the step.
+  // On the device, fp64, summed over ranks in the last step: [loss, ranks that are asked to stop,
+  // ranks that ask for a save]; its first element; the squares of gradients. And what of AdamW
+  // changes with the step.
   at::Tensor sums_, loss_, squares_, pace_;
   bool unseen_ = false;  // the last update was launched before the host saw loss and norm
   StepResult result_;

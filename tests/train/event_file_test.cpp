@@ -212,7 +212,7 @@ TEST(EventFile, AnIndependentDecoderReadsEveryScalar) {
 
 TEST(EventFile, AResumedRunSaysWhereItStarts) {
   const ScratchFolder folder;
-  { const MetricsWriter writer({.folder = folder.path(), .first_step = 120}); }
+  { const MetricsWriter writer({.folder = folder.path(), .resumes = true, .first_step = 120}); }
   const std::string bytes = read_bytes(only_event_file(folder.path()));
   const std::vector<std::string_view> events = records_of(bytes);
   ASSERT_EQ(events.size(), 2U);

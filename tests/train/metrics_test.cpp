@@ -36,7 +36,7 @@ std::vector<std::int64_t> steps_in(const std::filesystem::path& file) {
 }
 
 void write_steps(const std::filesystem::path& folder, std::int64_t first, std::int64_t end) {
-  MetricsWriter writer({.folder = folder, .first_step = first});
+  MetricsWriter writer({.folder = folder, .resumes = first > 0, .first_step = first});
   for (std::int64_t step = first; step < end; ++step) writer.write(metrics_at(step));
 }
 
@@ -120,7 +120,8 @@ TEST(Metrics, AForeignFileIsRefusedAndKept) {
   const ScratchFolder folder;
   const std::string text = "{\"step\":0}\nmy notes\n";
   write_bytes(folder / kMetricsFile, text);
-  const Mistake found = mistake_of("notes", [&] { MetricsWriter({folder.path(), 5}); });
+  const Mistake found = mistake_of(
+      "notes", [&] { MetricsWriter({.folder = folder.path(), .resumes = true, .first_step = 5}); });
   EXPECT_TRUE(holds(found.where, (folder / kMetricsFile).string() + ": line 2"));
   EXPECT_EQ(read_bytes(folder / kMetricsFile), text);
 }
