@@ -5,7 +5,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -87,7 +86,7 @@ void expect_launch(const std::optional<comm::Launch>& launch, BackendKind backen
 void share_cores(int ranks_here) {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  at::set_num_threads(std::max(1, cores / ranks_here));
+  at::set_num_threads(comm::threads_of(cores, ranks_here));
 }
 
 // Every large tensor would be fresh from the kernel and go back to it at once, which costs more
@@ -106,13 +105,6 @@ void use_many_queues() {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   if (std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") == nullptr)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-}
-
-int processes_here(const comm::Launch& launch) {
-  const auto local = comm::process_environment("OMPI_COMM_WORLD_LOCAL_SIZE");
-  int count = 0;
-  if (local) std::from_chars(local->data(), local->data() + local->size(), count);
-  return count > 0 ? count : launch.size;
 }
 
 // The way out after MPI and CUDA, whose libraries fail in destructors of static objects.
@@ -210,7 +202,7 @@ int run_world(const Place& place, const RankWork& work) {
       return std::ranges::max(statuses);
     }
     case BackendKind::mpi: {
-      share_cores(processes_here(*place.launch));
+      share_cores(place.launch->local_size);
       keep_freed_memory();
       int status = kOk;
       {
@@ -245,7 +237,7 @@ int launched(const LaunchedWork& work) {
 
 std::string sharing_remark(const Place& place) {
   if (place.backend == BackendKind::nccl) return "";
-  const int ranks = place.launch ? processes_here(*place.launch) : place.ranks;
+  const int ranks = place.launch ? place.launch->local_size : place.ranks;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (ranks <= cores) return "";
   return fmt::format(

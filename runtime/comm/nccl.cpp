@@ -1,10 +1,14 @@
 #include "runtime/comm/nccl.h"
 
 #include <c10/cuda/CUDAStream.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -59,13 +63,42 @@ struct Site {
   std::optional<c10::cuda::CUDAStream> one_by_one;
 };
 
-c10::cuda::CUDAStream new_stream() { return c10::cuda::getStreamFromPool(/*isHighPriority=*/true); }
+// A stream that no lane has. PyTorch's pool hands out the same 32 again and again, and lanes that
+// share a stream wait for each other, in another order on another rank. Streams outlive their lanes
+// for later ones: the allocator still records events on those that tensors were used on.
+class StreamPool {
+ public:
+  static c10::cuda::CUDAStream take() {
+    const std::scoped_lock lock(mutex_);
+    auto& free = free_[c10::cuda::current_device()];
+    if (free.empty()) return create();
+    const c10::cuda::CUDAStream stream = free.back();
+    free.pop_back();
+    return stream;
+  }
+  static void give_back(c10::cuda::CUDAStream stream) {
+    const std::scoped_lock lock(mutex_);
+    free_[stream.device_index()].push_back(stream);
+  }
 
-// A communicator and its stream.
+ private:
+  static c10::cuda::CUDAStream create() {
+    int least = 0, greatest = 0;
+    C10_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    cudaStream_t stream = nullptr;
+    C10_CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
+    return c10::cuda::getStreamFromExternal(stream, c10::cuda::current_device());
+  }
+
+  inline static std::mutex mutex_;
+  inline static std::map<c10::DeviceIndex, std::vector<c10::cuda::CUDAStream>> free_;
+};
+
+// A communicator and its stream: the lane's own, or the one that all lanes of the process share.
 class Lane {
  public:
-  Lane(Site& site, ncclComm_t comm, c10::cuda::CUDAStream stream)
-      : site_(site), comm_(comm), stream_(stream) {
+  Lane(Site& site, ncclComm_t comm, std::optional<c10::cuda::CUDAStream> shared = {})
+      : site_(site), comm_(comm), own_(!shared), stream_(shared ? *shared : StreamPool::take()) {
     site_.watchdog.add(comm_);
   }
   ~Lane() {
@@ -75,6 +108,7 @@ class Lane {
       ncclCommAbort(comm_);
     } else {
       ncclCommDestroy(comm_);
+      if (own_) StreamPool::give_back(stream_);
     }
   }
   Lane(const Lane&) = delete;
@@ -86,6 +120,7 @@ class Lane {
  private:
   Site& site_;
   ncclComm_t comm_;
+  bool own_;
   c10::cuda::CUDAStream stream_;
 };
 
@@ -145,15 +180,15 @@ class NcclGroup final : public Group {
     const ncclComm_t comm = communicator();
     // Communicators take time to make and to end, and memory as long as they are there.
     if (use == GroupUse::messages_up) {
-      up_ = std::make_unique<Lane>(*site_, comm, new_stream());
+      up_ = std::make_unique<Lane>(*site_, comm);
       return;
     }
-    collectives_ = std::make_shared<Lane>(*site_, comm, site_->one_by_one.value_or(new_stream()));
+    collectives_ = std::make_shared<Lane>(*site_, comm, site_->one_by_one);
     memory_ = std::make_shared<WindowMemory>(std::make_shared<Held>(site_, collectives_), comm,
                                              site_->windows);
     if (use == GroupUse::everything) {
-      up_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
-      down_ = std::make_unique<Lane>(*site_, split_off(comm), new_stream());
+      up_ = std::make_unique<Lane>(*site_, split_off(comm));
+      down_ = std::make_unique<Lane>(*site_, split_off(comm));
     }
     C10_CUDA_CHECK(cudaMalloc(&word_, sizeof(std::int64_t)));
     C10_CUDA_CHECK(cudaMemset(word_, 0, sizeof(std::int64_t)));
@@ -267,7 +302,8 @@ class NcclGroup final : public Group {
       return fmt::format("{}/words/{}/{}", path_, operation.number, world_rank);
     };
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(in.data());
-    site_->store->set(key(site_->launch.rank), {bytes, bytes + in.size_bytes()});
+    site_->store->set(key(site_->launch.rank),
+                      std::vector<std::uint8_t>(bytes, bytes + in.size_bytes()));
     std::vector<std::string> keys;
     keys.reserve(ranks_.size());
     for (const int world_rank : ranks_) keys.push_back(key(world_rank));
@@ -322,7 +358,7 @@ class NcclGroup final : public Group {
     if (rank() == 0) {
       check_nccl(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(&id);
-      site_->store->set(key, {bytes, bytes + sizeof(id)});
+      site_->store->set(key, std::vector<std::uint8_t>(bytes, bytes + sizeof(id)));
     }
     const std::vector<std::uint8_t> bytes = site_->store->get(key);
     internal_check(bytes.size() == sizeof(id), "an id of NCCL has its size");
@@ -448,20 +484,20 @@ class NcclGroup final : public Group {
   std::map<std::vector<int>, std::int64_t> formed_;
 };
 
-int choose_device(const Launch& launch) {
-  const auto devices = static_cast<int>(c10::cuda::device_count());
-  if (devices == 0) {
-    throw Error({.what = "no GPU is visible",
-                 .where = "backend nccl",
-                 .fix = "see nvidia-smi and CUDA_VISIBLE_DEVICES, or use the backend mpi"});
-  }
-  if (launch.local_rank >= devices && !ranks_share_gpus()) {
-    throw Error({.what = fmt::format("local rank {} has no GPU: {} {} visible", launch.local_rank,
-                                     devices, devices == 1 ? "is" : "are"),
-                 .where = "backend nccl",
-                 .fix = fmt::format("start at most {} ranks on this node", devices)});
-  }
-  return launch.local_rank % devices;
+// NCCL refuses two ranks on one GPU only when the first communicator is made, and without a word on
+// which. The GPU's place in its host tells them apart, whatever number a process sees it under.
+void expect_own_gpu(const Store& store, const Launch& launch, int device) {
+  if (launch.size == 1 || ranks_share_gpus()) return;
+  std::array<char, 64> bus{};
+  C10_CUDA_CHECK(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device));
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  if (store->add(fmt::format("braid/gpu/{}/{}", host.data(), bus.data()), 1) == 1) return;
+  throw Error({.what = fmt::format("rank {} has the GPU {} of {} together with another rank",
+                                   launch.rank, bus.data(), host.data()),
+               .where = "backend nccl",
+               .fix = "start as many ranks on a node as it has GPUs, or give each its own "
+                      "(srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES)"});
 }
 
 }  // namespace
@@ -480,9 +516,11 @@ std::string nccl_version() {
 bool ranks_share_gpus() { return process_environment("NCCL_MULTI_RANK_GPU_ENABLE") == "1"; }
 
 std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::milliseconds timeout) {
-  const int device = choose_device(launch);
+  const int device =
+      device_of(launch, static_cast<int>(c10::cuda::device_count()), ranks_share_gpus());
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
   Store store = connect(launch, true, timeout);
+  expect_own_gpu(store, launch, device);
   std::shared_ptr<Site> site(
       new Site{launch,
                timeout,
@@ -490,7 +528,7 @@ std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::millisecond
                std::move(store),
                {launch, timeout, device},
                0,
-               ranks_share_gpus() ? std::optional(new_stream()) : std::nullopt});
+               ranks_share_gpus() ? std::optional(StreamPool::take()) : std::nullopt});
   std::vector<int> ranks(to_size(launch.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return std::make_unique<NcclGroup>(std::move(site), std::move(ranks), launch.rank, "world",

@@ -21,7 +21,7 @@ std::string nccl_version();  // "2.27.5"; empty without NCCL
 // Whether NCCL was told that several ranks may have one GPU (NCCL_MULTI_RANK_GPU_ENABLE).
 bool ranks_share_gpus();
 
-// Takes the GPU `launch.local_rank`, and keeps it as the thread's current device.
+// Takes the GPU that device_of() says, and keeps it as the thread's current device.
 std::unique_ptr<Group> nccl_world(const Launch& launch, std::chrono::milliseconds timeout);
 
 }  // namespace braid::comm

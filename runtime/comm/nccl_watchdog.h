@@ -7,6 +7,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 #include <nccl.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <condition_variable>
@@ -24,7 +26,7 @@
 namespace braid::comm::nccl {
 
 using Clock = std::chrono::steady_clock;
-using Store = c10::intrusive_ptr<c10d::TCPStore>;
+using Store = c10::intrusive_ptr<c10d::Store>;
 
 inline void check_nccl(ncclResult_t status, ncclComm_t comm, std::string_view call) {
   if (status == ncclSuccess) return;
@@ -41,15 +43,19 @@ inline std::string to_text(const std::vector<std::uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Rank 0 serves at the launch's address. Each thread needs a connection of its own.
+// A connection to the store at the launch's address, which rank 0 serves if `serve`, with the keys
+// of this launch alone. Each thread needs a connection of its own. A single rank has nobody to
+// meet: its store is in its memory, and no port is bound.
 inline Store connect(const Launch& launch, bool serve, std::chrono::milliseconds timeout) {
+  if (launch.size == 1) return c10::make_intrusive<c10d::HashStore>();
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(launch.port);
-  options.isServer = serve && launch.rank == 0;
+  options.isServer = serve && launch.rank == 0 && !launch.agent_serves;
   options.waitWorkers = false;
   options.timeout = timeout;
   try {
-    return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+    return c10::make_intrusive<c10d::PrefixStore>(
+        launch.run, c10::make_intrusive<c10d::TCPStore>(launch.address, options));
   } catch (const std::exception& error) {
     throw CommError(
         {.what = fmt::format("rank {} cannot reach rank 0: {}", launch.rank, error.what()),
