@@ -133,16 +133,46 @@ void note_measured(const Profile& profile, const std::filesystem::path& file,
                    printable(file.string())));
 }
 
-LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device device) {
-  const std::vector<Fact> facts = measure::facts_of(world, device, job.place.backend);
+void tell_infeasible(const SearchResult& result, const Job& job) {
+  if (read_format(job.flags.format) == Format::json) {
+    print(result_json(result));
+  } else {
+    print(render_text(result, look_of(job.place)));
+  }
+}
+
+// Whether some plan may fit: its bytes are known before anything is measured. Rank 0 tells why not.
+bool may_fit(const Job& job, const measure::Machine& machine, comm::Group& world,
+             c10::Device device) {
+  bool fits = true;
+  if (world.rank() == 0) {
+    SearchOptions options = job.search;
+    options.cost = CostKind::roofline;
+    options.stop = &Interrupt::flag();
+    const Cluster cluster = measure::unmeasured_cluster(machine, options.memory_limit);
+    if (const auto result = search_unless_any_fits(job.model, cluster, nullptr, options)) {
+      fits = false;
+      tell_infeasible(*result, job);
+    }
+  }
+  const auto words = parallel::gather_words(fits ? 1 : 0, world, device, "does any plan fit");
+  return words.front() != 0;
+}
+
+// Nothing where no plan fits, which rank 0 tells before anything is measured.
+std::optional<LoadedProfile> measured_profile(const Job& job, comm::Group& world,
+                                              c10::Device device) {
+  const measure::Machine here = measure::find_machine(world, device, job.place.backend);
+  const std::vector<Fact>& facts = here.facts;
   const std::filesystem::path file = cache_file(job, facts);
   const bool first = world.rank() == 0;
   std::string text = cached_text(file, facts, world, device);
   if (!text.empty()) {
     if (first) note(fmt::format("measured before: {}", printable(file.string())));
-    return {profile_from_json(parse_json(text, file.string()), file.string()),
-            {file.string(), fingerprint(text)}};
+    return LoadedProfile{profile_from_json(parse_json(text, file.string()), file.string()),
+                         {file.string(), fingerprint(text)}};
   }
+  if (!may_fit(job, here, world, device)) return std::nullopt;
   if (first) note("measuring this machine and the model on it");
   const auto begin = std::chrono::steady_clock::now();
   const ProfileFlags flags{
@@ -162,8 +192,8 @@ LoadedProfile measured_profile(const Job& job, comm::Group& world, c10::Device d
   finish_bench(bench, flags, profile);
   if (first) note_measured(profile, file, std::chrono::steady_clock::now() - begin);
   text = measure::broadcast_text(first ? read_text(file) : "", world, device);
-  return {profile_from_json(parse_json(text, file.string()), file.string()),
-          {file.string(), fingerprint(text)}};
+  return LoadedProfile{profile_from_json(parse_json(text, file.string()), file.string()),
+                       {file.string(), fingerprint(text)}};
 }
 
 std::string planned_text(const Plan& plan) {
@@ -192,11 +222,7 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
       text = plan_text(*result.plan);
       note(planned_text(*result.plan));
     } else if (result.infeasible) {
-      if (read_format(job.flags.format) == Format::json) {
-        print(result_json(result));
-      } else {
-        print(render_text(result, look_of(job.place)));
-      }
+      tell_infeasible(result, job);
     }
   }
   text = measure::broadcast_text(text, world, device);
@@ -211,8 +237,9 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
 int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
   const Job job = read_job(flags, launch);
   return run_world(job.place, [&](comm::Group& world, c10::Device device) {
-    const LoadedProfile profile = measured_profile(job, world, device);
-    const std::optional<Plan> plan = find_plan(job, profile, world, device);
+    const std::optional<LoadedProfile> profile = measured_profile(job, world, device);
+    if (!profile) return kInfeasible;
+    const std::optional<Plan> plan = find_plan(job, *profile, world, device);
     if (!plan) return kInfeasible;
     train::TrainOptions mine = job.training;
     mine.device = device;

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "cli/version.h"
@@ -151,6 +152,31 @@ std::string place_of(const std::string& file) {
 }
 
 void note(const std::string& text) { fmt::print(stderr, "braid: {}\n", text); }
+
+void tell(const Mistake& mistake) {
+  std::string text = fmt::format("braid: error: {}\n", mistake.what);
+  if (!mistake.where.empty()) text += fmt::format("  where: {}\n", mistake.where);
+  if (!mistake.fix.empty()) text += fmt::format("  fix:   {}\n", mistake.fix);
+  std::fputs(text.c_str(), stderr);  // in one piece: ranks write at the same time
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const std::string_view text = error.what();
+  return text.find("can't allocate memory") != text.npos ||
+         text.find("CUDA out of memory") != text.npos;
+}
+
+Mistake out_of_memory(const std::exception& error) {
+  // libtorch's messages have a sentence with the size, then a stack.
+  const std::string_view text = error.what();
+  const bool has_size = dynamic_cast<const std::bad_alloc*>(&error) == nullptr;
+  return {has_size ? fmt::format("out of memory: {}", text.substr(0, text.find('\n')))
+                   : "out of memory",
+          "this machine",
+          "take a smaller --global-batch, more devices or a smaller model; 'braid train --dry-run' "
+          "shows what a plan holds"};
+}
 
 void expect_writable(const std::filesystem::path& file, const std::string& flag) {
   try {

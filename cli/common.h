@@ -2,11 +2,13 @@
 // What several verbs share: flags as text, files, the terminal. Flags stay text until a verb reads
 // them, so that a mistake in one is told like any other: what, where and how to fix it.
 
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "planner/core/error.h"
 #include "planner/core/json.h"
 #include "planner/core/units.h"
 #include "planner/explain/layout.h"
@@ -57,6 +59,11 @@ void print(const Json& json);
 // "in plan.json" or "on standard output": where a file flag had its file written.
 std::string place_of(const std::string& file);
 void note(const std::string& text);  // one line on standard error
+// What, where and how to fix it, on standard error.
+void tell(const Mistake& mistake);
+// That memory ran out, by the standard library's exception or libtorch's for a CPU or a GPU.
+bool is_out_of_memory(const std::exception& error);
+Mistake out_of_memory(const std::exception& error);
 
 // Called before the work whose result goes to the file that the flag names. Throws an Error if it
 // cannot be written. A file that is standard output (--out -) sends the answer to standard error.

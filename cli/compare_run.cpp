@@ -13,6 +13,7 @@
 #include "planner/core/text.h"
 #include "runtime/measure/bench.h"
 #include "runtime/measure/machine.h"
+#include "runtime/measure/room.h"
 #include "runtime/ops/device.h"
 #include "runtime/parallel/collectives.h"
 
@@ -41,7 +42,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 struct Result {
   train::TrainReport report;
-  std::string error;  // empty: none
+  std::string error;     // empty: none
+  bool refused = false;  // the machine cannot hold it
 };
 
 // Whether any rank has something to complain of. Ranks that did not come through the same
@@ -65,6 +67,11 @@ Result run_one(const Plan& plan, int recorded, const CompareOptions& options, co
   ops::release_cached(device);
   ops::reset_peak(device);
   Result result;
+  if (const auto shortage = measure::find_shortage(plan, {}, world, device)) {
+    result.error = measure::mistake_of(*shortage, "").what;
+    result.refused = true;
+    return result;
+  }
   try {
     result.report = train::train(plan, world, settings);
   } catch (const comm::CommError&) {
@@ -189,6 +196,7 @@ int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& p
     std::set<std::string> seen;
     int stopped_by = 0;
     std::size_t done = 0;
+    bool any_ran = false, any_refused = false;
     for (std::size_t i = 0; i < plans.size() && stopped_by == 0; ++i) {
       const std::string key = layout_key(plans[i]);
       if (failed.contains(key)) continue;
@@ -196,15 +204,18 @@ int run_comparison(Comparison& comparison, const std::optional<LoadedProfile>& p
       const Result result =
           run_one(plans[i], seen.insert(key).second ? kRecorded : 0, options, world, device);
       if (!result.error.empty()) failed.insert(key);
+      (result.refused ? any_refused : any_ran) = true;
       stopped_by = result.report.stopped_by;
       if (first && stopped_by == 0) ledger.end(i, result);
       if (first && stopped_by != 0) ledger.forget(i);
       if (stopped_by == 0) ++done;
     }
-    const int status = stopped_by == 0 ? kOk : signal_status(stopped_by);
+    const bool none_fits = any_refused && !any_ran;
+    const int status = stopped_by != 0 ? signal_status(stopped_by) : none_fits ? kInfeasible : kOk;
     if (!first) return status;
     ledger.write();
     finish();
+    if (none_fits) note("no plan fits this machine; 'braid train --dry-run' shows what one holds");
     if (stopped_by != 0) note(stop_text(stopped_by, done, plans.size(), options));
     return status;
   });

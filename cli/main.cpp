@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <new>
 
 #include "cli/common.h"
 #include "cli/help.h"
@@ -32,9 +31,7 @@ class HelpFormatter : public CLI::FormatterBase {
 };
 
 int report(const Mistake& mistake) {
-  fmt::print(stderr, "braid: error: {}\n", mistake.what);
-  if (!mistake.where.empty()) fmt::print(stderr, "  where: {}\n", mistake.where);
-  if (!mistake.fix.empty()) fmt::print(stderr, "  fix:   {}\n", mistake.fix);
+  tell(mistake);
   return kBadInput;
 }
 
@@ -135,9 +132,8 @@ int run_program(int argc, char** argv) {
        "braid explain plan.json --seq 8192"});
   verbs.remark("'braid help VERB' has the flags of a verb and an example.");
   verbs.remark(
-      "Exit status: 0 done, 2 a mistake in what was given, 3 no plan fits, 130 or 143 interrupted, "
-      "1 a bug "
-      "of ours.");
+      "Exit status: 0 done, 2 a mistake in what was given, 3 no plan fits or memory ran out, "
+      "130 or 143 interrupted, 1 a bug of ours.");
   try {
     std::vector<std::string> words = with_present_names({argv + std::min(argc, 1), argv + argc});
     std::ranges::reverse(words);  // as CLI11 takes them
@@ -164,9 +160,11 @@ int guarded_main(int argc, char** argv) {
     return cli::run_program(argc, argv);
   } catch (const braid::Error& error) {
     return cli::report(error.mistake());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "braid: error: out of memory\n");
   } catch (const std::exception& error) {
+    if (cli::is_out_of_memory(error)) {
+      cli::tell(cli::out_of_memory(error));
+      return cli::kInfeasible;
+    }
     fmt::print(stderr, "braid: internal error: {}; please report it\n", error.what());
   }
   return cli::kInternal;

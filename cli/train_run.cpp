@@ -13,6 +13,7 @@
 #include "planner/core/text.h"
 #include "planner/explain/summary.h"
 #include "planner/explain/utilisation.h"
+#include "runtime/measure/room.h"
 #include "runtime/train/dry_run.h"
 
 namespace braid::cli {
@@ -84,6 +85,14 @@ int status_of(const train::TrainReport& measured) {
 
 int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
              train::TrainOptions options) {
+  const auto shortage = measure::find_shortage(
+      plan, {.precision = options.precision, .dropout = options.dropout}, world, options.device);
+  if (shortage) {
+    if (world.rank() == 0)
+      tell(measure::mistake_of(
+          *shortage, flags.plan.empty() ? "the plan" : "--plan " + printable(flags.plan)));
+    return kInfeasible;
+  }
   options.stop_signal = &Interrupt::signal;
   options.on_trouble = [](const Mistake& trouble) {
     note(fmt::format("warning: {}: {}; training goes on without it", printable(trouble.where),

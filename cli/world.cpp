@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
 #include <thread>
 #include <vector>
 
@@ -124,10 +123,15 @@ void use_many_queues() {
     text = fmt::format("error: {}\n  where: {}\n  fix:   {}", mistake.what, mistake.where,
                        mistake.fix);
     status = kBadInput;
-  } catch (const std::bad_alloc&) {
-    text = "error: out of memory";
   } catch (const std::exception& error) {
-    text = fmt::format("internal error: {}; please report it", error.what());
+    if (is_out_of_memory(error)) {
+      const Mistake mistake = out_of_memory(error);
+      text = fmt::format("error: {}\n  where: {}\n  fix:   {}", mistake.what, mistake.where,
+                         mistake.fix);
+      status = kInfeasible;
+    } else {
+      text = fmt::format("internal error: {}; please report it", error.what());
+    }
   }
   // In one piece: ranks write at the same time.
   std::fputs(fmt::format("braid: rank {}: {}\n", rank, text).c_str(), stderr);

@@ -254,6 +254,22 @@ DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Pro
   return offered_by(options, cluster, tree_of(model, cluster, profile, options));
 }
 
+std::optional<SearchResult> search_unless_any_fits(const Model& model, const Cluster& cluster,
+                                                   const Profile* profile,
+                                                   const SearchOptions& options) {
+  check(options);
+  check_fixed(options.space, model, cluster, options.global_batch);
+  const auto cost = make_cost_model(
+      {options.cost, options.precision, options.gradient_precision, options.global_batch}, model,
+      cluster, profile);
+  const auto lean = leanest_plan({model, cluster, *cost, options.memory_limit},
+                                 searched_tree(model, cluster, profile, options));
+  if (lean && excess_of(*lean) <= Bytes()) return std::nullopt;
+  SearchResult result = search(model, cluster, profile, options);
+  if (result.plan || !result.infeasible) return std::nullopt;
+  return result;
+}
+
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
                     const SearchOptions& options) {
   check(options);

@@ -90,6 +90,12 @@ struct SearchResult {
 DecisionTree searched_tree(const Model& model, const Cluster& cluster, const Profile* profile,
                            const SearchOptions& options);
 
+// What search() answers where no plan fits; nothing where one does, which it finds without looking
+// for the fastest. `profile` may be null under the roofline.
+std::optional<SearchResult> search_unless_any_fits(const Model& model, const Cluster& cluster,
+                                                   const Profile* profile,
+                                                   const SearchOptions& options);
+
 // `profile` may be null under the roofline.
 SearchResult search(const Model& model, const Cluster& cluster, const Profile* profile,
                     const SearchOptions& options);

@@ -79,6 +79,29 @@ std::optional<Cluster> cluster_of(const Machine& machine, const HardwareOptions&
 
 }  // namespace
 
+Cluster unmeasured_cluster(const Machine& machine, Bytes memory) {
+  constexpr FlopsPerSecond kPeak{1e12};
+  constexpr BytesPerSecond kRate{1e10};
+  const Link link{kRate, Seconds(1e-5)};
+  Cluster cluster;
+  cluster.name = "this machine";
+  cluster.between = link;
+  for (std::size_t i = 0; i < machine.kinds.size(); ++i) {
+    const NodeKind& kind = machine.kinds[i];
+    cluster.device_types.push_back({.name = device_name(machine, i),
+                                    .peak_bf16 = kPeak,
+                                    .peak_fp32 = kPeak,
+                                    .memory = memory > Bytes(0) ? memory : kind.memory,
+                                    .memory_bandwidth = kRate,
+                                    .kind = DeviceKind::cpu});  // without a GPU's context
+    cluster.groups.push_back({.count = kind.nodes,
+                              .device_type = static_cast<int>(i),
+                              .devices = kind.ranks,
+                              .inside = link});
+  }
+  return cluster;
+}
+
 Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   const Machine machine = find_machine(bench.world(), bench.device(), options.backend);
   const HardwareTask task{bench, machine, options,

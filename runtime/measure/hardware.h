@@ -5,6 +5,7 @@
 #include "planner/profile/profile.h"
 #include "runtime/comm/bootstrap.h"
 #include "runtime/measure/bench.h"
+#include "runtime/measure/machine.h"
 
 namespace braid::measure {
 
@@ -16,6 +17,11 @@ struct HardwareOptions {
   Bytes room{0};    // that one tensor may take; 0: an eighth of what is free
   comm::BackendKind backend = comm::BackendKind::in_process;  // of the world: one of the facts
 };
+
+// The machine's nodes, devices and memory (`memory` of each device where it is not 0) before
+// anything was measured: all rates are equal guesses, and nothing is gone before the first tensor.
+// A plan that exceeds its memory exceeds that of the measured cluster too.
+Cluster unmeasured_cluster(const Machine& machine, Bytes memory);
 
 // Collective, and the same on all ranks. What the bench's limit leaves out is missing; without any
 // rate of a device there is no cluster.

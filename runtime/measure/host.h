@@ -1,6 +1,7 @@
 #pragma once
 // The computer that this process runs on, as far as its operating system and its GPUs' driver tell.
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,11 @@ Host find_host();
 
 // What a container leaves of a machine's memory.
 Bytes within_control_group(Bytes memory);
+
+// Bytes that this process can still take without swapping: MemAvailable, within what its control
+// groups (of both versions, and all those around them) and its limit of address space leave. Page
+// cache counts as free. `root` is where /proc and /sys are found.
+Bytes free_host_memory(const std::filesystem::path& root = "/");
 
 struct Gpus {
   std::string driver;
