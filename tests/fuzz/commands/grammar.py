@@ -76,6 +76,21 @@ BOUNDED = {"plan": {"--limit": "3"}, "train": {"--steps": "2", "--timeout": "10"
            "profile hardware": {"--limit": "1", "--max-message": "64KiB", "--timeout": "10"},
            "profile model": {"--limit": "1", "--max-message": "64KiB", "--timeout": "10"},
            "validate": {"--cross-validate": "2"}}
+# What launchers set. A run under one of them is one rank; those of several ranks find no others.
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29512", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_RUN_ID": "none"}
+SBATCH = {"SLURM_JOB_ID": "4711", "SLURM_JOBID": "4711", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+          "SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "SLURM_NNODES": "2", "SLURM_NODELIST": "n[1-2]",
+          "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "4(x2)", "SLURM_GTIDS": "0"}
+SRUN = {**SBATCH, "SLURM_NTASKS": "1", "SLURM_STEP_ID": "0", "SLURM_STEPID": "0", "SLURM_STEP_NODELIST": "n2",
+        "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NUM_NODES": "1"}
+MPIRUN = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+          "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+LAUNCHERS = [TORCHRUN, SBATCH, SRUN, MPIRUN, {**SBATCH, **TORCHRUN}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29513"}]
+HOSTILE_VARIABLES = ["", " ", "-1", "x", "1.5", "2147483648", "99999999999999999999", "4294967294", "4(x", "n[", "n[1-999999999]",
+                     "[1-2]", "n[1-2],", "0", "7", "y" * 300]
+LAUNCHED = 0.08  # of all runs have a launcher's variables, half of them with one that is wrong
+
 # Flags whose large values ask for a large run, not for an error: they keep their sensible values.
 COSTLY = {"--steps", "--ranks", "--rounds", "--more", "--threads", "--warmup-steps", "--micro-batches"}
 LARGE_COUNT = 64  # of COSTLY flags
@@ -151,6 +166,20 @@ class Grammar:
             words = self._noise(rng, [word for option in options for word in option] or ["x"])
             options = [[word] for word in words]
         return [verb.split(" "), *options]
+
+
+def launcher(rng):
+    """Environment variables of a random launcher, or none."""
+    if rng.random() >= LAUNCHED:
+        return {}
+    variables = dict(rng.choice(LAUNCHERS))
+    if rng.random() < 0.5:
+        name = rng.choice(sorted(variables))
+        if rng.random() < 0.3:
+            del variables[name]
+        else:
+            variables[name] = rng.choice(HOSTILE_VARIABLES)
+    return variables
 
 
 def named_outputs(words):
