@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "runtime/ops/precision.h"
+#include "runtime/ops/reorder.h"
 
 namespace braid::models {
 
@@ -58,8 +59,8 @@ void RelativeBias::add_to(parallel::ScoreBias& bias, bool with_gradient) const {
 
 void RelativeBias::take_gradient(const parallel::ScoreBias& bias) {
   if (gradient.is_meta()) return;
-  gradient.narrow(1, first_head_, heads_)
-      .index_add_(0, bucket_of_distance_, bias.distance_gradient.to(gradient.scalar_type()));
+  ops::add_rows(gradient.narrow(1, first_head_, heads_), bucket_of_distance_,
+                bias.distance_gradient.to(gradient.scalar_type()));
 }
 
 }  // namespace braid::models

@@ -11,6 +11,7 @@
 #include "runtime/ops/attention_kernels.h"
 #include "runtime/ops/fallback.h"
 #include "runtime/ops/precision.h"
+#include "runtime/ops/reorder.h"
 
 namespace braid::ops {
 
@@ -165,7 +166,7 @@ AttentionGradients biased_attention_backward(const at::Tensor& dout, const at::T
       const at::Tensor gradient = heads_of(part, see.distance_gradient);
       const at::Tensor by_pair = dadded.sum(at::IntArrayRef{0}, false, gradient.scalar_type());
       if (see.pair_rows.defined())
-        gradient.index_add_(0, see.pair_rows.flatten(), by_pair.permute({1, 2, 0}).flatten(0, 1));
+        add_rows(gradient, see.pair_rows.flatten(), by_pair.permute({1, 2, 0}).flatten(0, 1));
       else
         add_by_distance(gradient, by_pair, see);
     }

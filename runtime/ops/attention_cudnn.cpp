@@ -3,11 +3,13 @@
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 #include <fmt/core.h>
 
 #include <atomic>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "runtime/ops/attention_kernels.h"
@@ -54,6 +56,15 @@ bool cudnn_takes(const at::Tensor& q, const at::Tensor& k, const Band& band) {
   return refuse("a mask that is neither causal nor empty");
 }
 
+bool is_cudnn_refusal(std::string_view message) {
+  const auto has = [&](std::string_view part) { return message.find(part) != message.npos; };
+  for (const char* failure : {"out of memory", "CUDA error", "ALLOC_FAILED", "EXECUTION_FAILED",
+                              "INTERNAL_ERROR", "MAPPING_ERROR"})
+    if (has(failure)) return false;
+  return has("cuDNN Frontend error") || has("not supported") || has("NOT_SUPPORTED") ||
+         has("not compiled with");
+}
+
 std::optional<Attended> cudnn_attention(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, double scale, const Band& band) {
   if (forward_failed) return std::nullopt;
@@ -66,7 +77,8 @@ std::optional<Attended> cudnn_attention(const at::Tensor& q, const at::Tensor& k
     // cuDNN's log-sum-exp has a last dim of 1.
     const at::Tensor lse = std::get<1>(made).view({q.size(1), q.size(2), q.size(0)});
     return Attended{tokens_first(std::get<0>(made)), lse};
-  } catch (const std::exception& error) {
+  } catch (const c10::Error& error) {
+    if (!is_cudnn_refusal(error.what())) throw;
     forward_failed = true;
     note_fallback("attention through cuDNN", first_line(error));
     return std::nullopt;
@@ -87,7 +99,8 @@ std::optional<AttentionGradients> cudnn_attention_backward(
         /*attn_bias=*/{}, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, q.size(0), k.size(0),
         /*dropout_p=*/0.0, causal, scale);
     return AttentionGradients{tokens_first(dq), tokens_first(dk), tokens_first(dv)};
-  } catch (const std::exception& error) {
+  } catch (const c10::Error& error) {
+    if (!is_cudnn_refusal(error.what())) throw;
     backward_failed = true;
     note_fallback("attention's gradient through cuDNN", first_line(error));
     return std::nullopt;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/ops/attention.h"
 
@@ -46,6 +47,10 @@ AttentionGradients cuda_flash_backward(const at::Tensor& dout, const at::Tensor&
 // cuDNN's kernel: 16 bits, all keys or a causal square. Its out and lse are as flash's, so that one
 // may go on where the other began. Nothing where cuDNN failed, which is noted.
 bool cudnn_takes(const at::Tensor& q, const at::Tensor& k, const Band& band);
+// Whether the message of a failed call says that cuDNN does not know the operation, so that another
+// kernel is to do it from now on. Memory that ran out may be there the next time, and a GPU's error
+// must end the run.
+bool is_cudnn_refusal(std::string_view message);
 std::optional<Attended> cudnn_attention(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, double scale, const Band& band);
 std::optional<AttentionGradients> cudnn_attention_backward(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/ops/fused.h"
+#include "runtime/ops/reorder.h"
 #include "runtime/ops/timed.h"
 
 namespace braid::ops {
@@ -49,12 +50,7 @@ void add_embedding_gradient(const at::Tensor& gradient, const at::Tensor& dy, co
   if (skipped >= 0) local.elsewhere.logical_or_(ids.reshape({-1, 1}).eq(skipped));
   const at::Tensor rows =
       dy.reshape({-1, dy.size(-1)}).to(gradient.scalar_type()).masked_fill(local.elsewhere, 0);
-  if (gradient.is_cuda()) {
-    // Sorts by row and adds in order; index_add_ would add atomically, in any order.
-    gradient.index_put_({local.rows}, rows, /*accumulate=*/true);
-  } else {
-    gradient.index_add_(0, local.rows, rows);
-  }
+  add_rows(gradient, local.rows, rows);
 }
 
 }  // namespace braid::ops

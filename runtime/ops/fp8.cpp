@@ -26,6 +26,9 @@ at::Tensor as_fp8(const at::Tensor& x, Fp8 format) {
   const at::Tensor wide = x.to(at::kFloat);
   at::Tensor most = wide.abs().amax();
   most = most.masked_fill(most.eq(0), largest);
+  // Above kLargestFp8Factor the quotient, or its inverse, would leave the range of fp32.
+  const double least = largest / kernels::kLargestFp8Factor;
+  most = most.clamp_min(least);
   const at::Tensor factor = at::full_like(most, largest).div(most);
   return wide.mul(factor).to(type).to(at::kFloat).mul(most.div(largest));
 }

@@ -86,7 +86,7 @@ int rank_after(const Site& site, int steps) {
   return (site.context_rank - steps + size) % size;
 }
 
-// Sums of gradients are kept in fp32 at least.
+// Sums over the ring, of outputs and of gradients, are kept in fp32 at least.
 at::ScalarType sum_type(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type();
 }
@@ -106,13 +106,15 @@ Attended ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tens
                 [&](std::size_t i, const Block& mine, const Block& keys, const Visibility& see) {
                   Attended part = ops::attention(tokens_of(q, mine), tokens_of(kv[0], keys),
                                                  tokens_of(kv[1], keys), scale, see);
-                  attended[i] = attended[i].out.defined() ? ops::merge(attended[i], part) : part;
+                  attended[i] = attended[i].out.defined()
+                                    ? ops::merge(attended[i], part)
+                                    : Attended{part.out.to(sum_type(part.out)), part.lse};
                 });
     if (next.valid()) kv = next.wait();
   }
   std::vector<at::Tensor> outs, lses;
   for (Attended& part : attended) {
-    outs.push_back(part.out);
+    outs.push_back(part.out.to(q.scalar_type()));  // the only rounding of the sum
     lses.push_back(part.lse);
   }
   return {at::cat(outs, 0), at::cat(lses, 2)};

@@ -41,6 +41,15 @@ TEST_P(CudaFp8, ZerosStayZeros) {
   EXPECT_EQ(by_kernel(x, Fp8::e4m3, true).abs().max().item<double>(), 0);
 }
 
+TEST_P(CudaFp8, TinyTensorsAreRoundedAsByAten) {
+  const at::Tensor x = random({32, 32}, 1).mul(1e-35);
+  for (const Fp8 format : {Fp8::e4m3, Fp8::e5m2}) {
+    const at::Tensor by_aten = as_fp8(x, format).to(at::kCPU), got = by_kernel(x, format, false);
+    EXPECT_TRUE(got.isfinite().all().item<bool>());
+    EXPECT_TRUE(close(got.mul(1e35), by_aten.mul(1e35), 1e-6));
+  }
+}
+
 TEST_P(CudaFp8, ProductsOfTheGpuAreThoseOfRoundedFactors) {
   if (!device.is_cuda() || type() != at::kBFloat16) GTEST_SKIP() << "needs a GPU, and bf16";
   if (compute_capability(device) < 89) GTEST_SKIP() << "this GPU has no fp8";

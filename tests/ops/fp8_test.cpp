@@ -25,6 +25,18 @@ TEST(Fp8, NothingButZerosStaysSo) {
   EXPECT_TRUE(as_fp8(at::zeros({4}), Fp8::e4m3).equal(at::zeros({4})));
 }
 
+TEST(Fp8, TensorsOfTheSmallestNumbersKeepTheirValues) {
+  const at::Tensor x = at::tensor({1.0F, -0.5F, 0.25F, 0.0F});
+  for (const Fp8 format : {Fp8::e4m3, Fp8::e5m2})
+    for (const float size : {1e-30F, 1e-34F, 1e-36F}) {
+      const at::Tensor exact = x.to(at::kDouble).mul(size);
+      const at::Tensor error = as_fp8(x.mul(size), format).to(at::kDouble).sub(exact).abs();
+      EXPECT_LE(error.max().item<double>(), size / 8) << size;  // false for NaN
+    }
+  // Of fp32's own subnormal numbers at least nothing becomes NaN.
+  EXPECT_TRUE(as_fp8(x.mul(1e-44F), Fp8::e5m2).isfinite().all().item<bool>());
+}
+
 TEST(Fp8, ScopesEndWhereTheyBegan) {
   EXPECT_FALSE(Fp8Scope::on());
   {

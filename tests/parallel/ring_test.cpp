@@ -69,6 +69,39 @@ TEST(Ring, EverySizeGivesTheAttentionOfTheWhole) {
   }
 }
 
+// Each of the eight parts is rounded where it is made. Their sum is rounded once: it is what fp64
+// makes of the same parts, but where fp32 falls on the other side of a tie.
+TEST(Ring, ASumOverEightRanksIsRoundedToBf16Once) {
+  constexpr int kRanks = 8;
+  const Inputs in;
+  const at::Tensor q = in.q.to(at::kBFloat16), k = in.k.to(at::kBFloat16),
+                   v = in.v.to(at::kBFloat16);
+  comm::run_in_process(kRanks, [&](comm::Group& world) {
+    Groups groups(world);
+    const Site site =
+        block_site(attending(AttentionKind::bidirectional, 0), {.cp = kRanks}, groups);
+    const auto mine = [&](const at::Tensor& x) { return take(x, 0, site.wide_tokens); };
+    const ops::Attended got = ring_attention(mine(q), mine(k), mine(v), kScale, site);
+    EXPECT_EQ(got.out.scalar_type(), at::kBFloat16);
+    ops::Attended sum;
+    for (int step = 0; step < kRanks; ++step) {
+      const auto from = static_cast<std::size_t>((world.rank() - step + kRanks) % kRanks);
+      for (const Segment& keys : site.ring_tokens[from]) {
+        const auto theirs = [&](const at::Tensor& x) {
+          return x.narrow(0, keys.begin, keys.size());
+        };
+        ops::Attended part =
+            ops::attention(mine(q), theirs(k), theirs(v), kScale, {.causal = false});
+        part = {part.out.to(at::kDouble), part.lse.to(at::kDouble)};
+        sum = sum.out.defined() ? ops::merge(sum, part) : part;
+      }
+    }
+    const at::Tensor once = sum.out.to(at::kBFloat16);
+    const double differ = got.out.ne(once).to(at::kDouble).mean().item<double>();
+    EXPECT_LT(differ, 0.01) << "rank " << world.rank();
+  });
+}
+
 TEST(Ring, CausalRanksHaveEqualWork) {
   comm::run_in_process(4, [](comm::Group& world) {
     Groups groups(world);

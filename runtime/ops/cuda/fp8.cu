@@ -55,6 +55,7 @@ __device__ __forceinline__ float agreed_factor(const Quantise& call, Rooms<float
   most = block_merged(most, 0.0F, Largest{}, rooms, turn);
   const float largest = call.format == Fp8::e4m3 ? 448.0F : 57344.0F;
   const bool empty = !(most > 0.0F);
+  most = fmaxf(most, largest / kLargestFp8Factor);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
     *call.scale = empty ? 1.0F : most / largest;
   return empty ? 1.0F : largest / most;

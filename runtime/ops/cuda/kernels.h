@@ -161,6 +161,9 @@ void square_sum(Type type, const void* x, std::int64_t elements, double* partial
 // ---- 8 bits
 
 enum class Fp8 { e4m3, e5m2 };
+// The most that a tensor is scaled by: it and its inverse are normal numbers of fp32. A tensor
+// whose largest value asks for more uses the lower end of the format.
+inline constexpr float kLargestFp8Factor = 0x1p120F;
 // partials [absmax_partials(elements)]: the largest of them is that of |x|. x is aligned to 16
 // bytes, and elements are a multiple of 16.
 std::int64_t absmax_partials(std::int64_t elements);
