@@ -27,13 +27,16 @@ using comm::BackendKind;
 
 constexpr const char* kMpirun = "mpirun";
 constexpr const char* kTorchrun = "torchrun";
+constexpr const char* kSrun = "srun";
 
 BackendKind usual_backend(const std::optional<comm::Launch>& launch, bool cuda) {
   if (cuda) return BackendKind::nccl;
   if (!launch) return BackendKind::in_process;
   if (launch->launcher == kMpirun) return BackendKind::mpi;
   if (comm::nccl_available()) return BackendKind::nccl;
-  return launch->launcher == kTorchrun ? BackendKind::in_process : BackendKind::mpi;
+  // One task of srun's needs nobody, and finds no MPI without its --mpi flag.
+  const bool alone = launch->size == 1 && !launch->pmi;
+  return launch->launcher == kTorchrun || alone ? BackendKind::in_process : BackendKind::mpi;
 }
 
 void expect_ranks(const std::string& flag, int devices) {
@@ -69,6 +72,9 @@ void expect_launch(const std::optional<comm::Launch>& launch, BackendKind backen
          "start braid without a launcher, or choose the backend mpi or nccl");
   if (backend == BackendKind::mpi && launch && launch->launcher == kTorchrun)
     fail("torchrun gives no connections of MPI", fmt::format("start with mpirun -n {}", devices));
+  if (backend == BackendKind::mpi && launch && launch->launcher == kSrun && !launch->pmi)
+    fail("srun gives no connections of MPI: it was started without PMI",
+         "start with srun --mpi=pmix, or with mpirun");
   if (backend == BackendKind::mpi && !launch)
     fail("no launcher started this process",
          fmt::format("start with 'mpirun -n {} braid …' or srun, or choose the backend "

@@ -206,6 +206,8 @@ Launch read(const Environment& environment, const Launcher& launcher) {
   launch.local_size = local_size(environment, launcher, launch);
   launch.run = run_of(environment, launcher);
   read_address(environment, launcher, launch);
+  launch.pmi =
+      launcher.name == kSrun.name && !first_of(environment, {"PMIX_RANK", "PMI_RANK"}).empty();
   launch.agent_serves =
       launcher.name == kTorchrun.name && environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
   return launch;

@@ -24,6 +24,7 @@ struct Launch {
   // Identifies this launch, equal on all its ranks: prefix of its keys in a store that others may
   // reach too. A restart of torchrun's is a launch of its own. Empty where nothing identifies it.
   std::string run = {};
+  bool pmi = false;           // srun offers PMI, by which processes of MPI find each other
   bool agent_serves = false;  // torchrun's agent listens at address:port, so that rank 0 need not
 };
 

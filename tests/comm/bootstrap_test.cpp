@@ -228,6 +228,13 @@ TEST(Bootstrap, EveryAttemptOfTorchrunHasKeysOfItsOwnInTheAgentsStore) {
   EXPECT_FALSE(detect(alone)->agent_serves) << "rank 0 serves the store";
 }
 
+TEST(Bootstrap, SrunConnectsMpiOnlyWhereItIsAskedTo) {
+  Variables variables = step(0, 8, 0, 0, 0, "n[1-2]", "4(x2)");
+  EXPECT_FALSE(detect(variables)->pmi);
+  variables["PMIX_RANK"] = "0";
+  EXPECT_TRUE(detect(variables)->pmi);
+}
+
 TEST(Bootstrap, TwoRunsOnOneHostDoNotMeet) {
   const auto mpirun = [](const char* name) {
     return Variables{{"OMPI_COMM_WORLD_RANK", "0"},
