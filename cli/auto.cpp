@@ -11,6 +11,7 @@
 #include "cli/common.h"
 #include "cli/interrupt.h"
 #include "cli/profile_common.h"
+#include "cli/search_flags.h"
 #include "cli/train.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
@@ -37,6 +38,7 @@ namespace {
 struct AutoFlags {
   TrainFlags train;
   std::string model, sequence, global_batch, memory, precision, gradients = "fp32", cache, threads;
+  SearchEndFlags end;
 };
 
 // All that is known before the ranks start.
@@ -86,6 +88,7 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   search.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+  read_search_end(flags.end, search);
   job.model =
       load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), job.place.first());
   models::require_supported(job.model);
@@ -214,8 +217,11 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
     SearchOptions options = job.search;
     options.gradient_precision = profile.gradient_precision;
     options.stop = &Interrupt::flag();
+    std::optional<ProgressLine> line(std::in_place);
+    options.progress = [&line](const SearchProgress& progress) { line->show(progress); };
     expect_holds(loaded, job.model, *profile.cluster, options.precision);
     SearchResult result = search(job.model, *profile.cluster, &profile, options);
+    line.reset();
     if (result.plan) {
       result.plan->profile = loaded.reference;
       expect_possible(*result.plan);
@@ -223,6 +229,8 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
       note(planned_text(*result.plan));
     } else if (result.infeasible) {
       tell_infeasible(result, job);
+      } else if (result.statistics.ending == Ending::limit) {
+        note(\"no plan was found within --limit\");
     }
   }
   text = measure::broadcast_text(text, world, device);
@@ -264,6 +272,7 @@ void add_auto(const Verb& app, Run& run) {
   option("--gradients", flags->gradients, "NAME", kGradientsHelp);
   option("--cache", flags->cache, "FOLDER",
          "where measurements are kept (default $XDG_CACHE_HOME/braid or ~/.cache/braid)");
+  add_search_end_flags(option, flags->end);
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
   add_training_flags(verb, flags->train);
   add_world_flags(option, flags->train.world, "how many to train with (default 1, or as launched)");

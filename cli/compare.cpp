@@ -9,6 +9,8 @@
 #include <memory>
 #include <thread>
 
+#include "cli/interrupt.h"
+#include "cli/search_flags.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
@@ -26,6 +28,7 @@ struct CompareFlags {
   WorldFlags world;
   TaskFlags task;
   std::string memory, global_batch, precision, gradients, cost, threads;
+  SearchEndFlags end;
   std::vector<std::string> algorithms = {"dp",          "zero3",     "tp",  "pp",
                                          "megatron-3d", "galvatron", "bmw", "exact"};
   std::vector<std::string> plans;
@@ -50,6 +53,7 @@ CompareOptions read_options(const CompareFlags& flags) {
   search.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
   search.alternatives = 0;
+  read_search_end(flags.end, search);
   for (const std::string& name : flags.algorithms)
     options.algorithms.push_back(
         static_cast<Algorithm>(read_choice(name, "--algorithms", algorithm_names())));
@@ -73,6 +77,17 @@ CompareOptions read_options(const CompareFlags& flags) {
   return options;
 }
 
+// A signal while it searches ends the verb.
+Prepared searched(const Task& task, const Place& place, CompareOptions options) {
+  ProgressLine line;
+  const Interrupt interrupt;
+  options.search.stop = &Interrupt::flag();
+  options.search.progress = [&line](const SearchProgress& progress) { line.show(progress); };
+  Prepared prepared = prepare_comparison(task, place, options);
+  if (Interrupt::requested()) prepared.signal = Interrupt::signal();
+  return prepared;
+}
+
 int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& launch) {
   const Format format = read_format(flags.format);
   CompareOptions options = read_options(flags);
@@ -94,7 +109,11 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
          .where = launch->launcher,
          .fix = fmt::format("start {} processes, or add --devices {}", devices, launch->size)});
   const Place place = choose_place(flags.world, launch, devices);
-  Prepared prepared = prepare_comparison(task, place, options);
+  Prepared prepared = searched(task, place, options);
+  if (prepared.signal != 0) {
+    note(fmt::format("stopped by {} before any plan was run", signal_name(prepared.signal)));
+    return signal_status(prepared.signal);
+  }
   if (prepared.comparison.plans.empty()) {
     SearchResult nothing;
     nothing.infeasible = std::move(prepared.infeasible);
@@ -156,6 +175,7 @@ void add_compare(const Verb& app, Run& run) {
   verb.flag("--retry", flags->retry, "run plans again that failed or were cut off");
   option("--format", flags->format, "NAME", "text (default) or json");
   option("--markdown", flags->markdown, "FILE", "write the table there too");
+  add_search_end_flags(option, flags->end);
   option("--threads", flags->threads, "N", "search with N threads (default: all cores)");
   add_world_flags(option, flags->world, "must be the cluster's number of devices");
   verb.examples(

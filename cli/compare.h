@@ -31,6 +31,7 @@ struct CompareOptions {
 struct Prepared {
   Comparison comparison;
   std::optional<Infeasible> infeasible;
+  int signal = 0;  // that came while plans were searched; 0: none
 };
 Prepared prepare_comparison(const Task& task, const Place& place, const CompareOptions& options);
 

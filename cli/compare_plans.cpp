@@ -135,7 +135,9 @@ Prepared prepare_comparison(const Task& task, const Place& place, const CompareO
   comparison.task = task_facts(task, place, options.search);
   std::optional<Comparison> earlier = earlier_of(options, comparison.task);
   PlanList list(task, options);
+  const std::atomic<bool>* stop = options.search.stop;
   for (const Algorithm algorithm : options.algorithms) {
+    if (stop != nullptr && *stop) return prepared;
     SearchOptions search_options = options.search;
     search_options.algorithm = algorithm;
     SearchResult result = search(task.model, task.cluster, list.profile(), search_options);
@@ -145,6 +147,8 @@ Prepared prepare_comparison(const Task& task, const Place& place, const CompareO
       comparison.missing.push_back(
           {name_of(algorithm), why_missing(*result.infeasible, options.search)});
       prepared.infeasible = std::move(result.infeasible);
+    } else if (result.statistics.ending == Ending::limit) {
+      comparison.missing.push_back({name_of(algorithm), "no plan was found within --limit"});
     }
   }
   for (const std::filesystem::path& file : options.files) list.add_file(file);

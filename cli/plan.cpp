@@ -3,13 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "cli/common.h"
 #include "cli/interrupt.h"
+#include "cli/search_flags.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
 #include "planner/core/error.h"
@@ -36,6 +35,7 @@ struct PlanFlags {
   std::string memory, global_batch, precision, gradients, cost;
   std::string algorithm = "exact";
   std::string threads, alternatives, max_tp, max_cp, max_pp;
+  SearchEndFlags end;
   std::vector<std::string> schedules, rules_off;
   bool no_recompute = false;
   bool no_primepar = false;
@@ -44,45 +44,6 @@ struct PlanFlags {
   bool tree = false;
   std::string format = "text";
   std::string out;
-};
-
-// A line on standard error for whoever waits: redrawn on a terminal, every two seconds in a log.
-class ProgressLine {
- public:
-  ProgressLine() : terminal_(is_terminal(stderr)) {}
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine() {
-    if (terminal_ && shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-
-  void show(const SearchProgress& progress) {
-    const std::scoped_lock lock(mutex_);  // searches report from several threads
-    const auto now = Clock::now();
-    const auto pause = shown_ && terminal_ ? std::chrono::milliseconds(100) : quiet();
-    if (now - last_ < pause) return;
-    last_ = now;
-    shown_ = true;
-    const std::string best =
-        progress.best ? fmt::format(", best {} an iteration", format_seconds(*progress.best)) : "";
-    const std::string line =
-        fmt::format("braid: {} of {} configurations{}{}", progress.done, progress.total, best,
-                    Interrupt::requested() ? ", stopping" : "");
-    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\x1b[K" : "", line, terminal_ ? "" : "\n");
-    std::fflush(stderr);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  // Silent for a first second: most searches end before it is over.
-  std::chrono::milliseconds quiet() const {
-    return std::chrono::milliseconds(shown_ ? 2000 : 1000);
-  }
-
-  bool terminal_;
-  bool shown_ = false;
-  std::mutex mutex_;
-  Clock::time_point last_ = Clock::now();
 };
 
 constexpr ScheduleKind kSchedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
@@ -146,6 +107,7 @@ SearchOptions search_options(const PlanFlags& flags) {
   options.threads =
       static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
   options.prove = !flags.no_bound;
+  read_search_end(flags.end, options);
   options.alternatives = static_cast<int>(
       read_count(flags.alternatives, "--alternatives", {0, 100}).value_or(options.alternatives));
   options.space = space_options(flags);
@@ -197,7 +159,8 @@ int run_plan(const PlanFlags& flags) {
     if (format == Format::text) print(fmt::format("\nThe plan is {}.\n", place_of(flags.out)));
   }
   if (result.plan) return kOk;
-  return result.infeasible ? kInfeasible : Interrupt::status();
+  // A search whose time ran out has no plan, but nobody interrupted it.
+  return result.statistics.ending == Ending::signal ? Interrupt::status() : kInfeasible;
 }
 
 void add_fixed_flags(const Options& option, FixedFlags& flags) {
@@ -248,6 +211,7 @@ void add_flags(const Verb& verb, PlanFlags& flags) {
   option("--no-rule", flags.rules_off, "NAME", "switch a pruning rule off; --tree names them")
       .split_at_commas();
   verb.flag("--tree", flags.tree, "show what is searched and what was pruned, with reasons");
+  add_search_end_flags(option, flags.end);
   option("--threads", flags.threads, "N", "search with N threads (default: all cores)");
   option("--format", flags.format, "NAME", "text (default) or json");
   option("--out", flags.out, "FILE", "write the plan there");

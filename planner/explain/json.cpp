@@ -66,8 +66,10 @@ Json search_figures(const SearchResult& result) {
           {"gap", bound(&Certificate::lower_bound).is_null() ? Json(nullptr) : Json(result.gap())},
           {"configurations", statistics.configurations},
           {"solved", statistics.solved},
+          {"open", statistics.open},
           {"left_out", std::move(left_out)},
           {"interrupted", statistics.interrupted},
+          {"ended_by", name_of(statistics.ending)},
           {"fixed", result.tree.fixed.to_string()}};
 }
 

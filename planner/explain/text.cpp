@@ -103,8 +103,11 @@ std::string render_text(const Infeasible& infeasible, const RenderOptions& optio
 
 std::string render_text(const SearchResult& result, const RenderOptions& options) {
   if (!result.plan)
-    return result.infeasible ? misfit_text("No plan fits", "closest", *result.infeasible, options)
-                             : "No plan was found before the search was stopped.\n";
+    return result.infeasible
+               ? misfit_text("No plan fits", "closest", *result.infeasible, options)
+               : fmt::format("No plan was found before {}.\n",
+                             result.statistics.ending == Ending::limit ? "--limit ended the search"
+                                                                       : "the search was stopped");
   std::string text =
       headline(*result.plan, &result, options) + '\n' + plan_sections(*result.plan, options);
   if (!result.alternatives.empty())

@@ -106,16 +106,34 @@ std::string short_time(double seconds) {
   return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
 }
 
+// What ended the search before its time; empty: nothing.
+std::string ending_text(Ending ending) {
+  switch (ending) {
+    case Ending::complete:
+      return "";
+    case Ending::signal:
+      return " · interrupted: the best so far";
+    case Ending::limit:
+      return " · ended by --limit: the best so far";
+    case Ending::gap:
+      return " · ended within --gap";
+  }
+  return "";
+}
+
+// "exact · 3 of 205 configurations may hold a faster plan · 44 ms (28 ms CPU)"
 std::string search_line(const Certificate& certificate, const SearchStatistics& statistics) {
-  // A heuristic may visit a configuration many times.
-  const bool revisits = statistics.solved > statistics.configurations;
-  std::string line =
-      fmt::format("{} · {} {} {}{} · {} ({} CPU)", certificate.algorithm, statistics.solved,
-                  revisits ? "searches over" : "of",
-                  counted(statistics.configurations, "configuration"), revisits ? "" : " solved",
-                  short_time(statistics.seconds), short_time(statistics.cpu_seconds));
-  if (statistics.interrupted) line += " · stopped early: the best so far";
-  return line;
+  const std::string configurations = counted(statistics.configurations, "configuration");
+  std::string work =
+      statistics.open == 0
+          ? fmt::format("none of {} holds a faster plan", configurations)
+          : fmt::format("{} of {} may hold a faster plan", statistics.open, configurations);
+  // The others prove nothing by themselves, and may visit a configuration many times.
+  if (certificate.algorithm != name_of(Algorithm::exact))
+    work = fmt::format("{} in {}", counted(statistics.solved, "plan"), configurations);
+  return fmt::format("{} · {} · {} ({} CPU){}", certificate.algorithm, work,
+                     short_time(statistics.seconds), short_time(statistics.cpu_seconds),
+                     ending_text(statistics.ending));
 }
 
 // "tp4 dp8 · 4 stages · 1f1b · 64 × 8 samples: 55.5 s, +1.7%"

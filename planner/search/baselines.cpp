@@ -84,23 +84,24 @@ Exploration explore_baseline(const SearchContext& context, const DecisionTree& t
   const Baseline baseline(options, context.cluster, tree);
   Finalists finalists(options.alternatives + 1);
   Exploration result;
-  for (const Configuration& c : tree.configurations) {
-    if (options.stop != nullptr && options.stop->load()) {
-      result.statistics.interrupted = true;
-      break;
-    }
-    if (!baseline.offers(c)) continue;
+  const auto explore = [&](const Configuration& c) {
+    look(context.watch);
+    if (!baseline.offers(c)) return;
     ++result.statistics.configurations;
     const TreeBranch& branch = branch_of(tree, c.shape.stages);
     for (const Strategy& s : kept_strategies(branch)) {
       if (!baseline.offers(s)) continue;
-      std::optional<Finalist> found = uniform_plan(context, branch, c, s, finalists.limit(c.shape),
-                                                   result.statistics.strategies);
+      const double limit = std::min(finalists.limit(c.shape), context.faster_than);
+      std::optional<Finalist> found =
+          uniform_plan(context, branch, c, s, limit, result.statistics.strategies);
       if (!found) continue;
       ++result.statistics.solved;
       finalists.add(std::move(*found));
+      if (context.watch != nullptr) context.watch->found(*finalists.best());
     }
-  }
+  };
+  result.statistics.interrupted =
+      !unless_stopped([&] { std::ranges::for_each(tree.configurations, explore); });
   result.ranked = finalists.ranked();
   return result;
 }

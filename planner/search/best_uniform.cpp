@@ -44,36 +44,43 @@ std::optional<double> first_stage_bound(const SearchContext& context, const Conf
 
 }  // namespace
 
-std::optional<Finalist> best_uniform(const SearchContext& context, const DecisionTree& tree,
-                                     const std::atomic<bool>* stop) {
+BestUniform best_uniform(const SearchContext& context, const DecisionTree& tree) {
   struct Candidate {
     double bound;
     const Configuration* configuration;
   };
   const int blocks = context.model.num_layers() - 2;
-  std::vector<Candidate> candidates;
-  for (const Configuration& c : tree.configurations)
-    if (runs_in_megatron(c, blocks))
-      candidates.push_back({without_ties(ideal_bound(context, c), c.shape.stages), &c});
-  std::ranges::stable_sort(candidates, {}, &Candidate::bound);
-
-  std::optional<Finalist> best;
+  BestUniform result;
   double limit = std::numeric_limits<double>::infinity();
   std::int64_t priced = 0;
-  for (const auto& [bound, configuration] : candidates) {
-    if (bound >= limit || (stop != nullptr && stop->load())) break;
+  const auto bounded = [&] {
+    std::vector<Candidate> candidates;
+    for (const Configuration& c : tree.configurations)
+      if (runs_in_megatron(c, blocks))
+        candidates.push_back({without_ties(ideal_bound(context, c), c.shape.stages), &c});
+    std::ranges::stable_sort(candidates, {}, &Candidate::bound);
+    return candidates;
+  };
+  const auto explore = [&](const Configuration* configuration) {
     const TreeBranch& branch = branch_of(tree, configuration->shape.stages);
     for (const Strategy& s : kept_strategies(branch)) {
+      look(context.watch);
       if (!runs_in_megatron(s) || !context.cost.prices(s)) continue;
       const auto least = first_stage_bound(context, *configuration, s);
       if (!least || *least >= limit) continue;
       auto found = uniform_plan(context, branch, *configuration, s, limit, priced);
       if (!found || found->plan.prediction.iteration.value() >= limit) continue;
       limit = found->plan.prediction.iteration.value();
-      best = std::move(found);
+      result.plan = std::move(found);
     }
-  }
-  return best;
+  };
+  result.complete = unless_stopped([&] {
+    for (const auto& [bound, configuration] : bounded()) {
+      if (bound >= limit) break;
+      explore(configuration);
+    }
+  });
+  return result;
 }
 
 }  // namespace braid

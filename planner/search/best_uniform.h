@@ -1,7 +1,6 @@
 #pragma once
 // The plan that a system without per-layer choices can run.
 
-#include <atomic>
 #include <optional>
 
 #include "planner/search/finalists.h"
@@ -10,8 +9,11 @@ namespace braid {
 
 // The fastest plan of the tree that Megatron-LM could run: one strategy for all blocks (megatron
 // tensor parallelism, ZeRO 0 or 1), stages of equal size, schedule 1f1b or interleaved, ranks in
-// order pp_dp_cp_tp. None where nothing of this kind fits. `stop` may be null.
-std::optional<Finalist> best_uniform(const SearchContext& context, const DecisionTree& tree,
-                                     const std::atomic<bool>* stop);
+// order pp_dp_cp_tp.
+struct BestUniform {
+  std::optional<Finalist> plan;  // none: nothing of this kind fits
+  bool complete = true;          // false: the search was stopped, and this is the best so far
+};
+BestUniform best_uniform(const SearchContext& context, const DecisionTree& tree);
 
 }  // namespace braid

@@ -1,5 +1,7 @@
 #include "planner/search/bmw_search.h"
 
+#include <algorithm>
+
 #include "planner/search/balance.h"
 
 namespace braid {
@@ -24,20 +26,14 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
   constexpr std::size_t kCutWork = 300'000;
   Finalists finalists(options.alternatives + 1);
   Exploration result;
-  int done = 0;
-  for (const Configuration& c : tree.configurations) {
-    if (options.stop != nullptr && options.stop->load()) {
-      result.statistics.interrupted = true;
-      break;
-    }
-    ++done;
-    if (c.shape.schedule != ScheduleKind::one_f_one_b || c.order != MeshOrder::pp_dp_cp_tp)
-      continue;
+  const auto explore = [&](const Configuration& c) {
+    look(context.watch);
+    if (c.shape.schedule != ScheduleKind::one_f_one_b || c.order != MeshOrder::pp_dp_cp_tp) return;
     ++result.statistics.configurations;
     const BuiltProblem built = build_problem(context, branch_of(tree, c.shape.stages), c);
     result.statistics.strategies += built.priced;
-    const double limit = finalists.limit(c.shape);
-    if (!bound_below(relaxations(built.problem).front(), limit)) continue;
+    const double limit = std::min(finalists.limit(c.shape), context.faster_than);
+    if (!bound_below(relaxations(built.problem).front(), limit)) return;
     if (c.shape.stages == 1) {
       auto found = find_fitting(context, built, [&](const BuiltProblem& whole) {
         return search_pipeline(whole.problem, {limit, kPoints, kWork}).solution;
@@ -64,9 +60,10 @@ Exploration explore_as_bmw(const SearchContext& context, const DecisionTree& tre
         }
       ++result.statistics.solved;
     }
-    if (options.progress)
-      options.progress({done, static_cast<int>(tree.configurations.size()), finalists.best()});
-  }
+    if (context.watch != nullptr && !finalists.empty()) context.watch->found(*finalists.best());
+  };
+  result.statistics.interrupted =
+      !unless_stopped([&] { std::ranges::for_each(tree.configurations, explore); });
   result.ranked = finalists.ranked();
   return result;
 }

@@ -16,6 +16,7 @@ StageSite site_of(const SearchContext& context, const Configuration& c, int stag
 PipelineProblem empty_problem(const SearchContext& context, const Configuration& c,
                               std::vector<int>& block_types) {
   PipelineProblem problem;
+  problem.watch = context.watch;
   problem.ramp_after = ramp_counts_after(c.shape.schedule);
   problem.multiple = c.shape.chunks;
   const auto& layers = context.model.layers;
@@ -104,9 +105,9 @@ class ProblemBuilder {
       return context_.prices->of(branch_, list_, where);
     const auto [found, added] = prices_.try_emplace(context_.cost.stage_class(where));
     if (added) {
-      found->second = price_site(
-          {context_.model, context_.cost, context_.drop_covered_layouts, options_.recurrence},
-          list_, options_.filter, where);
+      found->second = price_site({context_.model, context_.cost, context_.drop_covered_layouts,
+                                  options_.recurrence, context_.watch},
+                                 list_, options_.filter, where);
       built_.priced += found->second.priced;
     }
     return found->second;
@@ -143,6 +144,7 @@ class ProblemBuilder {
   }
 
   void add_stage(int stage) {
+    look(context_.watch);
     const StageSite where = site_of(context_, built_.configuration, stage);
     const StageWeights weights =
         options_.weights ? *options_.weights : context_.cost.weights(where.shape, stage);
@@ -202,6 +204,7 @@ double ideal_bound(const SearchContext& context, const Configuration& c) {
   PipelineProblem problem = empty_problem(context, c, block_types);
   LeastPass least(context);
   for (int stage = 0; stage < c.shape.stages; ++stage) {
+    look(context.watch);
     const StageSite where = site_of(context, c, stage);
     const StageWeights weights = context.cost.weights(c.shape, stage);
     const auto menu = [&](int type) {

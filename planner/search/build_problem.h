@@ -9,6 +9,7 @@
 #include "planner/search/decision_tree.h"
 #include "planner/search/stage_prices.h"
 #include "planner/search/stage_search.h"
+#include "planner/search/watch.h"
 
 namespace braid {
 
@@ -21,6 +22,8 @@ struct SearchContext {
   bool drop_covered_layouts = true;  // Rule::covered_layout
   bool even_cuts = false;
   PriceCache* prices = nullptr;  // of the tree that is searched; none: each problem prices anew
+  Watch* watch = nullptr;        // asked by all that takes long; null: nothing ends it early
+  double faster_than = kForever.value();  // seconds: slower plans need not be found
 };
 
 // Gradient reductions of later stages hide behind the first stage's last backward, so they carry no

@@ -1,6 +1,7 @@
 #include "planner/search/exact_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <span>
 #include <utility>
@@ -30,6 +31,9 @@ constexpr std::size_t kAloneWork = 20'000'000;
 constexpr std::size_t kFitWork = 3'000'000;  // of one attempt to make a single stage fit
 constexpr std::size_t kAllWork = 4'000'000;
 constexpr std::size_t kFarWork = 2'000'000;  // where heuristics advise against
+// Of the best plan over its bound, as a fraction, at which other algorithms are asked first.
+constexpr double kWideGap = 0.01;
+constexpr double kProven = 1 - 1e-6;  // of the best: bounds above it leave nothing open
 
 struct Candidate {
   Configuration configuration;
@@ -61,27 +65,35 @@ ProblemOptions options_of(const Candidate& candidate, Memory memory) {
 class Explorer {
  public:
   Explorer(const SearchContext& context, const DecisionTree& tree, const SearchOptions& options,
-           std::vector<Finalist> known)
+           ExactStart start)
       : context_(context),
-        prices_({context.model, context.cost, context.drop_covered_layouts}),
+        prices_({.model = context.model,
+                 .cost = context.cost,
+                 .drop_covered_layouts = context.drop_covered_layouts,
+                 .watch = context.watch}),
         tree_(tree),
         options_(options),
-        finalists_(options.alternatives + 1) {
+        finalists_(options.alternatives + 1),
+        start_(std::move(start)) {
     context_.prices = &prices_;
-    has_known_ = !known.empty();
-    for (Finalist& finalist : known) finalists_.add(std::move(finalist));
+    for (Finalist& finalist : start_.known) finalists_.add(std::move(finalist));
   }
 
   Exploration run() {
     collect();
+    enter_phase("bound configurations");
     bound_all();
+    ask_others();
+    enter_phase("search configurations");
     solve_promising();
     Exploration result;
     result.ranked = finalists_.ranked();
     // What was not solved is proven to be no faster than a plan that was found.
     result.lower_bound = std::min(lower_bound_, best());
+    result.open = open_configurations();
+    result.asked_others = asked_others_;
     for (const Candidate& candidate : candidates_)
-      if (candidate.bound < best()) result.open.push_back(candidate.configuration);
+      statistics_.open += candidate.bound < best() * kProven ? 1 : 0;
     result.statistics = statistics_;
     result.statistics.strategies += prices_.priced();
     return result;
@@ -97,12 +109,25 @@ class Explorer {
   }
 
   double best() const { return finalists_.best().value_or(kForever).value(); }
+  // Seconds that no plan of the tree is faster than.
+  double bound() const {
+    double least = best();
+    for (const Candidate& candidate : candidates_) least = std::min(least, candidate.bound);
+    return least;
+  }
+  std::vector<Configuration> open_configurations() const {
+    std::vector<Configuration> open;
+    for (const Candidate& candidate : candidates_)
+      if (candidate.bound < best()) open.push_back(candidate.configuration);
+    return open;
+  }
 
   // A plan of this configuration must be faster than this to matter.
   double limit_of(const Candidate& candidate) const {
     // Where embedding and head multiply the candidates, or plans are known, alternatives stay as
     // they were found quickly.
-    const bool must_win = candidate.outside || has_known_ || candidate.advised_against;
+    const bool must_win =
+        candidate.outside || start_.alternatives_known || candidate.advised_against;
     return must_win ? best() : finalists_.limit(candidate.configuration.shape);
   }
 
@@ -125,17 +150,43 @@ class Explorer {
     statistics_.configurations = static_cast<int>(candidates_.size());
   }
 
-  bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
+  bool stopped() {
+    statistics_.interrupted |= context_.watch != nullptr && context_.watch->due();
+    return statistics_.interrupted;
+  }
+  // Whether the gap that the user asked for is reached.
+  bool good_enough() {
+    if (options_.enough_gap > 0 && best() < kForever.value() &&
+        best() <= bound() * (1 + options_.enough_gap))
+      statistics_.ending = Ending::gap;
+    return statistics_.ending == Ending::gap;
+  }
 
-  void report(int done) const {
-    if (options_.progress)
-      options_.progress({done, static_cast<int>(candidates_.size()), finalists_.best()});
+  // Calls work(i) for each i below `count`, on several threads. What is stopped leaves its
+  // candidate as it was.
+  template <class Work>
+  void for_each(std::size_t count, Work work) {
+    std::atomic<bool> cut = false;
+    parallel_for(count, options_.threads, [&](std::size_t i) {
+      if (!unless_stopped([&] { work(i); })) cut = true;
+    });
+    statistics_.interrupted |= cut;
+  }
+
+  void enter_phase(std::string_view phase) const {
+    if (context_.watch != nullptr) context_.watch->enter(phase);
+  }
+  void report() const {
+    if (context_.watch == nullptr) return;
+    if (const auto best = finalists_.best()) context_.watch->found(*best);
+    if (start_.whole_space) context_.watch->prove(Seconds(bound()));
+    context_.watch->report();
   }
 
   // First what heuristics advise, the least ideal bound first: what is found quickly there spares
   // the others all but that bound.
   void bound_all() {
-    parallel_for(candidates_.size(), options_.threads, [&](std::size_t i) {
+    for_each(candidates_.size(), [&](std::size_t i) {
       Candidate& candidate = candidates_[i];
       candidate.bound = without_ties(ideal_bound(context_, candidate.configuration),
                                      candidate.configuration.shape.stages);
@@ -144,10 +195,10 @@ class Explorer {
         candidates_, {}, [](const Candidate& c) { return std::pair(c.advised_against, c.bound); });
     for (std::size_t begin = 0; begin < candidates_.size() && !stopped(); begin += kBoundWave) {
       const std::size_t count = std::min(kBoundWave, candidates_.size() - begin);
-      parallel_for(count, options_.threads,
-                   [&](std::size_t i) { look_at(candidates_[begin + i]); });
-      enter_quick_plans(std::span(candidates_).subspan(begin, count));
-      report(0);
+      for_each(count, [&](std::size_t i) { look_at(candidates_[begin + i]); });
+      statistics_.interrupted |=
+          !unless_stopped([&] { enter_quick_plans(std::span(candidates_).subspan(begin, count)); });
+      report();
     }
     for (const Candidate& candidate : candidates_) statistics_.strategies += candidate.priced;
     std::ranges::stable_sort(candidates_, {}, &Candidate::bound);
@@ -179,6 +230,14 @@ class Explorer {
                        [](const BuiltProblem& built) { return quick_pipeline(built.problem); });
       if (found) finalists_.add(std::move(*found));
     }
+  }
+
+  void ask_others() {
+    if (!start_.others || stopped() || best() <= bound() * (1 + kWideGap)) return;
+    for (Finalist& finalist : start_.others(open_configurations(), best()))
+      finalists_.add(std::move(finalist));
+    asked_others_ = true;
+    report();
   }
 
   // What one configuration has to offer.
@@ -351,17 +410,14 @@ class Explorer {
   template <class Solve, class GoOn>
   void solve_each(std::vector<Candidate*> candidates, Solve solve, GoOn go_on) {
     for (std::size_t done = 0; done < candidates.size() && go_on();) {
-      if (stopped()) {
-        statistics_.interrupted = true;
-        return;
-      }
+      if (stopped() || good_enough()) return;
       const std::size_t count = std::min(kWave, candidates.size() - done);
-      std::vector<Solved> found(count);
-      parallel_for(count, options_.threads,
-                   [&](std::size_t i) { found[i] = solve(*candidates[done + i]); });
+      std::vector<std::optional<Solved>> found(count);
+      for_each(count, [&](std::size_t i) { found[i] = solve(*candidates[done + i]); });
       for (std::size_t i = 0; i < count; ++i) {
+        if (!found[i]) continue;
         Candidate& candidate = *candidates[done + i];
-        Solved& solved = found[i];
+        Solved& solved = *found[i];
         candidate.solved = true;
         candidate.settled = solved.settled;
         candidate.bound = std::max(candidate.bound, solved.bound);
@@ -373,7 +429,7 @@ class Explorer {
         work_ += solved.work;
       }
       done += count;
-      report(static_cast<int>(done));
+      report();
     }
   }
 
@@ -418,7 +474,8 @@ class Explorer {
   const SearchOptions& options_;
   std::vector<Candidate> candidates_;
   Finalists finalists_;
-  bool has_known_ = false;
+  ExactStart start_;
+  bool asked_others_ = false;
   double lower_bound_ = kForever.value();
   std::size_t work_ = 0;  // candidates looked at in this phase
   SearchStatistics statistics_;
@@ -434,6 +491,8 @@ std::vector<Strategy> shared_outside_strategies(const SearchContext& context,
   const LayerShape& head = context.model.type_of(context.model.num_layers() - 1).shape;
   for (const Strategy& s : kept_strategies(branch))
     if (s.recompute == Recompute::none && context.cost.prices(s) &&
+        branch.fixed.allows(embedding, s, configuration.micro_batch) &&
+        branch.fixed.allows(head, s, configuration.micro_batch) &&
         !strategy_fault(embedding, s, configuration.micro_batch) &&
         !strategy_fault(head, s, configuration.micro_batch))
       shared.push_back(s);
@@ -441,8 +500,8 @@ std::vector<Strategy> shared_outside_strategies(const SearchContext& context,
 }
 
 Exploration explore_exactly(const SearchContext& context, const DecisionTree& tree,
-                            const SearchOptions& options, std::vector<Finalist> known) {
-  return Explorer(context, tree, options, std::move(known)).run();
+                            const SearchOptions& options, ExactStart start) {
+  return Explorer(context, tree, options, std::move(start)).run();
 }
 
 }  // namespace braid

@@ -72,29 +72,30 @@ class GalvatronExplorer {
       : context_(context), tree_(tree), options_(options), finalists_(options.alternatives + 1) {}
 
   Exploration run() {
-    int done = 0;
-    for (const Configuration& c : tree_.configurations) {
-      if (options_.stop != nullptr && options_.stop->load()) {
-        statistics_.interrupted = true;
-        break;
-      }
-      if (c.shape.schedule == ScheduleKind::one_f_one_b && c.order == MeshOrder::pp_dp_cp_tp) {
-        const std::vector<Task> tasks =
-            tasks_of(c, context_.cluster.num_devices() / c.shape.stages, options_.cost);
-        if (context_.cost.knows_moments()) enter_single_strategies(c, tasks);
-        for (const Task& task : tasks) explore(c, task);
-      }
-      ++done;
-      if (options_.progress)
-        options_.progress({done, static_cast<int>(tree_.configurations.size()), finalists_.best()});
-    }
-    return {finalists_.ranked(), 0, statistics_, {}};
+    statistics_.interrupted = !unless_stopped([&] {
+      for (const Configuration& c : tree_.configurations) explore(c);
+    });
+    return {.ranked = finalists_.ranked(), .statistics = statistics_, .open = {}};
   }
 
  private:
   StageSite site_of(const Configuration& c, int stage) const {
     return {
         {context_.cluster.num_devices(), c.shape.stages, c.order}, c.shape, stage, c.micro_batch};
+  }
+
+  void explore(const Configuration& c) {
+    look(context_.watch);
+    if (c.shape.schedule != ScheduleKind::one_f_one_b || c.order != MeshOrder::pp_dp_cp_tp) return;
+    const std::vector<Task> tasks =
+        tasks_of(c, context_.cluster.num_devices() / c.shape.stages, options_.cost);
+    if (context_.cost.knows_moments()) enter_single_strategies(c, tasks);
+    for (const Task& task : tasks) explore(c, task);
+    if (context_.watch != nullptr && !finalists_.empty()) context_.watch->found(*finalists_.best());
+  }
+
+  double limit_of(const Configuration& c) const {
+    return std::min(finalists_.limit(c.shape), context_.faster_than);
   }
 
   // Its engine's recurrence adds up one micro-batch with the volume of the gradients, as if each
@@ -107,7 +108,7 @@ class GalvatronExplorer {
   // An iteration takes no less than any of its stages; its engine's formula makes no such promise.
   double load_limit(const Configuration& c) const {
     if (options_.cost == CostKind::galvatron) return kInfinity;
-    return finalists_.limit(c.shape) * (1 + 2 * kTieWeight);
+    return limit_of(c) * (1 + 2 * kTieWeight);
   }
 
   // Its engine reserves the workspaces of embedding and head beside each other. As a step is played
@@ -117,8 +118,7 @@ class GalvatronExplorer {
     for (const Strategy& s : kept_strategies(branch)) {
       const auto offers = [&](const Task& task) { return task.offers(s); };
       if (!is_its_own(s) || std::ranges::none_of(tasks, offers)) continue;
-      auto found =
-          uniform_plan(context_, branch, c, s, finalists_.limit(c.shape), statistics_.strategies);
+      auto found = uniform_plan(context_, branch, c, s, limit_of(c), statistics_.strategies);
       if (found) finalists_.add(std::move(*found));
     }
   }
@@ -187,7 +187,8 @@ class GalvatronExplorer {
                                         .transitions = &menus.transitions,
                                         .budget = budget,
                                         .load_limit = load_limit(c),
-                                        .load_alone = true})
+                                        .load_alone = true,
+                                        .watch = context_.watch})
                             .points;
       if (found->second.empty()) return std::nullopt;
       SegmentPoint point = found->second.front();

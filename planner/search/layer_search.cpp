@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/search/dominance.h"
+#include "planner/search/watch.h"
 
 namespace braid {
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kBeam = 64;  // points of a narrow beam
+// Candidates between two looks at the watch.
+constexpr std::size_t kUnwatched = 4096;
 
 // A run of equal layers.
 struct Run {
@@ -232,7 +235,12 @@ class SegmentSearch {
       unbeaten_.assign(static_cast<std::size_t>(transitions.layouts()), {});
     // Many nodes are worth comparing options beforehand.
     const bool many = follows && frontier_.size() > unbeaten_.size() * 64;
+    std::size_t watched = 0;
     for (const int parent : frontier_) {
+      if (candidates_.size() - watched >= kUnwatched) {
+        look(problem_.watch);
+        watched = candidates_.size();
+      }
       const Node from = arena_[static_cast<std::size_t>(parent)];
       std::vector<std::size_t>& unbeaten = unbeaten_[static_cast<std::size_t>(from.layout)];
       if (many && unbeaten.empty()) unbeaten = unbeaten_behind(from.layout, menu);
@@ -264,7 +272,9 @@ class SegmentSearch {
   bool keep_best(std::size_t layer, std::size_t width) {
     std::ranges::sort(candidates_, before);
     DominanceSweep sweep(*problem_.transitions);
+    std::size_t swept = 0;
     std::erase_if(candidates_, [&](const Node& c) {
+      if (++swept % kUnwatched == 0) look(problem_.watch);
       // Where the least load is all that counts, ramps need not be told apart.
       const FrontierPoint point{problem_.load_alone ? 0.0 : c.ramp, c.load, c.memory, c.workspace,
                                 c.layout};
@@ -319,6 +329,7 @@ class SegmentSearch {
 }  // namespace
 
 SegmentResult search_segment(const SegmentProblem& problem) {
+  look(problem.watch);
   for (const LayerMenu* menu : problem.layers)
     if (menu->options.empty()) return {};
   SegmentSearch search(problem);

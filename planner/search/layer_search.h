@@ -10,6 +10,8 @@
 
 namespace braid {
 
+class Watch;
+
 // One strategy for one layer type on one stage, reduced to what the search compares.
 struct LayerOption {
   double ramp = 0;  // seconds, as cost/pipeline's StageWeights make them
@@ -65,6 +67,7 @@ struct SegmentProblem {
       std::numeric_limits<std::size_t>::max();  // of the frontier at any layer
   std::size_t most_work =
       std::numeric_limits<std::size_t>::max();  // candidates; then the frontier is a narrow beam
+  Watch* watch = nullptr;                       // asked on the way; may be null
 };
 
 struct SegmentPoint {

@@ -32,8 +32,10 @@ class Climber {
         left_(most_layers) {}
 
   Finalist run() {
-    while (left_ > 0 && (move_blocks() || change_configuration() || change_strategies())) {
-    }
+    unless_stopped([&] {
+      while (left_ > 0 && (move_blocks() || change_configuration() || change_strategies())) {
+      }
+    });
     return std::move(best_);
   }
 
@@ -53,6 +55,7 @@ class Climber {
 
   // Takes the place of the best if it is legal and exceeds its memory less, or fits and is faster.
   bool take(Plan plan) {
+    look(context_.watch);
     if (left_ <= 0 || !legal(plan)) return false;
     left_ -= plan.model.num_layers();
     plan.prediction = price_plan(plan, context_.cost);

@@ -50,8 +50,10 @@ class Fronts {
     const PrimeparMachine machine(shrink(cluster_, branch.stage_devices), options_.precision, {},
                                   NetworkShare::of_members, options_.profile);
     for (const LayerShape& block : blocks_)
-      for (const auto& [micro_batch, micro_batches] : batches(branch))
+      for (const auto& [micro_batch, micro_batches] : batches(branch)) {
+        look(options_.watch);
         add(front, {block, 1, micro_batch, micro_batches, options_.precision}, machine);
+      }
     return front;
   }
 

@@ -5,12 +5,14 @@
 #include "planner/primepar/executable.h"
 #include "planner/profile/profile.h"
 #include "planner/search/decision_tree.h"
+#include "planner/search/watch.h"
 
 namespace braid {
 
 struct PointsOptions {
   Precision precision = Precision::bf16;
   const Profile* profile = nullptr;  // where prices come from one
+  Watch* watch = nullptr;            // asked on the way; may be null
 };
 
 // Those of executable_layers that a plan may hold: operators may cut what a layer's strategy may

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "planner/search/layer_search.h"
+#include "planner/search/watch.h"
 
 namespace braid {
 
@@ -21,7 +22,10 @@ class QuickSearch {
     for (const LayerMenu* menu : problem_.layers)
       for (const LayerOption& o : menu->options)
         if (std::ranges::find(layouts, o.layout) == layouts.end()) layouts.push_back(o.layout);
-    for (const int layout : layouts) try_layout(layout);
+    for (const int layout : layouts) {
+      look(problem_.watch);
+      try_layout(layout);
+    }
     return best_;
   }
 
@@ -118,6 +122,7 @@ class QuickSearch {
 
   // Whether any layer changed.
   bool exchange(SegmentPoint& point, std::size_t first, int with) const {
+    look(problem_.watch);
     const int old = point.choice[first];
     bool changed = false;
     for (std::size_t l = first; l < point.choice.size() && point.choice[l] == old &&

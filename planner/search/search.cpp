@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <set>
+#include <span>
 
 #include "planner/core/error.h"
 #include "planner/core/parallel.h"
@@ -103,40 +104,34 @@ bool has_points(const DecisionTree& tree) {
 // The tree of the options' algorithm. Where all is proven, heuristics prune only what the profile
 // has not timed.
 DecisionTree tree_of(const Model& model, const Cluster& cluster, const Profile* profile,
-                     const SearchOptions& options) {
+                     const SearchOptions& options, Watch* watch = nullptr) {
   const SpaceOptions space = space_of(options);
   DecisionTree tree = build_tree(model, cluster, options.global_batch, space);
   if (options.algorithm != Algorithm::exact) return tree;
   const Profile* timed = options.cost == CostKind::measured ? profile : nullptr;
   keep_timed(tree, space, timed);
   if (space.primepar && options.cost != CostKind::galvatron)
-    add_primepar_points(tree, model, cluster, {options.precision, timed});
+    // A search that is stopped here has the points that were found so far.
+    unless_stopped([&] {
+      add_primepar_points(tree, model, cluster, {options.precision, timed, watch});
+    });
   return tree;
 }
 
-// Proves what it finds. Points, which multiply the choices of a search whose work is limited, are
-// added when a plan without them is known.
-Exploration prove(const SearchContext& context, const DecisionTree& tree,
-                  const SearchOptions& options) {
-  const bool points = has_points(tree);
-  Exploration found = explore_exactly(context, points ? without_points(tree) : tree, options);
-  if (!points || found.statistics.interrupted) return found;
-  Exploration wide = explore_exactly(context, tree, options, std::move(found.ranked));
-  wide.statistics.solved += found.statistics.solved;
-  wide.statistics.strategies += found.statistics.strategies;
-  return wide;
+void enter_phase(const SearchContext& context, std::string_view phase) {
+  if (context.watch != nullptr) context.watch->enter(phase);
 }
 
-// Searches an algorithm's own space, or only `open` configurations of it: idle stages are
-// better than no plan. `tree` is left as the space that was searched.
+// Searches an algorithm's own space, or only `within` some configurations: idle stages are better
+// than no plan. `tree` is left as the space that was searched.
 Exploration explore_alone(const SearchContext& context, const Profile* profile,
                           const SearchOptions& options, DecisionTree& tree,
-                          const std::set<Configuration>* open = nullptr) {
+                          const std::set<Configuration>* within = nullptr) {
   const auto explore_in = [&](const SearchOptions& space) {
-    tree = tree_of(context.model, context.cluster, profile, space);
-    if (open != nullptr)
+    tree = tree_of(context.model, context.cluster, profile, space, context.watch);
+    if (within != nullptr)
       std::erase_if(tree.configurations,
-                    [&](const Configuration& c) { return !open->contains(c); });
+                    [&](const Configuration& c) { return !within->contains(c); });
     return explore(context, tree, options);
   };
   Exploration found = explore_in(options);
@@ -148,24 +143,100 @@ Exploration explore_alone(const SearchContext& context, const Profile* profile,
   return explore_in(idle);
 }
 
-// Where the bound leaves room for a faster plan, the other algorithms may know one. Each searches
-// its own space: in a larger one its limited work finds less.
-void ask_the_others(const SearchContext& context, const Profile* profile,
-                    const SearchOptions& options, Exploration& found) {
-  if (found.open.empty() || found.ranked.empty() || found.statistics.interrupted) return;
-  const std::set<Configuration> open(found.open.begin(), found.open.end());
-  Finalists all(options.alternatives + 1);
-  for (Finalist& finalist : found.ranked) all.add(std::move(finalist));
-  for (const Algorithm other : {Algorithm::megatron_3d, Algorithm::dp, Algorithm::zero3,
-                                Algorithm::tp, Algorithm::pp, Algorithm::bmw}) {
+// Algorithms whose plans take milliseconds to find, and those that take seconds.
+constexpr Algorithm kQuickOthers[] = {Algorithm::megatron_3d, Algorithm::dp, Algorithm::zero3,
+                                      Algorithm::tp, Algorithm::pp};
+constexpr Algorithm kSlowOthers[] = {Algorithm::bmw, Algorithm::galvatron};
+
+// Plans of other algorithms in some configurations. Each searches its own space: in a larger one
+// its limited work finds less.
+std::vector<Finalist> plans_of(std::span<const Algorithm> others, const SearchContext& context,
+                               const Profile* profile, const SearchOptions& options,
+                               const std::vector<Configuration>& configurations) {
+  const std::set<Configuration> within(configurations.begin(), configurations.end());
+  std::vector<Finalist> plans;
+  for (const Algorithm other : others) {
     SearchOptions asked = options;
     asked.algorithm = other;
-    asked.progress = nullptr;
     DecisionTree tree;
-    for (Finalist& finalist : explore_alone(context, profile, asked, tree, &open).ranked)
-      all.add(std::move(finalist));
+    for (Finalist& finalist : explore_alone(context, profile, asked, tree, &within).ranked)
+      plans.push_back(std::move(finalist));
   }
+  return plans;
+}
+
+double best_of(const Exploration& found) {
+  return found.ranked.empty() ? kForever.value()
+                              : found.ranked.front().plan.prediction.iteration.value();
+}
+
+// Proves what it finds. Points, which multiply the choices of a search whose work is limited, are
+// added when a plan without them is known. `tree` is left as the space that the bound speaks of:
+// one without points where the search is stopped before it is through with them.
+Exploration prove(const SearchContext& context, DecisionTree& tree, const SearchOptions& options,
+                  ExactStart start = {}) {
+  if (!has_points(tree)) return explore_exactly(context, tree, options, std::move(start));
+  DecisionTree narrow = without_points(tree);
+  const auto others = start.others;
+  start.whole_space = false;
+  Exploration found = explore_exactly(context, narrow, options, std::move(start));
+  if (found.statistics.interrupted) {
+    tree = std::move(narrow);
+    return found;
+  }
+  const double best = best_of(found);
+  enter_phase(context, "add PrimePar's points");
+  Exploration wide = explore_exactly(context, tree, options,
+                                     {.known = std::move(found.ranked),
+                                      .alternatives_known = true,
+                                      .others = found.asked_others ? nullptr : others});
+  wide.asked_others |= found.asked_others;
+  wide.statistics.solved += found.statistics.solved;
+  wide.statistics.strategies += found.statistics.strategies;
+  if (wide.statistics.interrupted && best_of(wide) >= best &&
+      wide.lower_bound < found.lower_bound) {
+    wide.lower_bound = found.lower_bound;
+    wide.open = std::move(found.open);
+    wide.statistics.configurations = found.statistics.configurations;
+    wide.statistics.open = found.statistics.open;
+    tree = std::move(narrow);
+  }
+  return wide;
+}
+
+// Enters plans into the race.
+void enter(std::vector<Finalist> plans, const SearchOptions& options, Exploration& found) {
+  Finalists all(options.alternatives + 1);
+  for (std::vector<Finalist>* list : {&found.ranked, &plans})
+    for (Finalist& finalist : *list) all.add(std::move(finalist));
   found.ranked = all.ranked();
+}
+
+// Whether nothing is left to do.
+bool is_over(const SearchContext& context, Exploration& found) {
+  if (context.watch != nullptr && context.watch->due()) found.statistics.interrupted = true;
+  return found.statistics.interrupted || found.statistics.ending == Ending::gap;
+}
+
+// Begins with the plans of the other algorithms, so that it is never behind one: of those that take
+// longer where its bounds leave much room or, at the end, any.
+Exploration explore_with_others(const SearchContext& context, const Profile* profile,
+                                const SearchOptions& options, DecisionTree& tree) {
+  enter_phase(context, "ask other algorithms");
+  ExactStart start;
+  start.known = plans_of(kQuickOthers, context, profile, options, tree.configurations);
+  start.others = [&](const std::vector<Configuration>& open, double than) {
+    enter_phase(context, "ask other algorithms");
+    SearchContext faster = context;
+    faster.faster_than = than;
+    return plans_of(kSlowOthers, faster, profile, options, open);
+  };
+  const auto others = start.others;
+  Exploration found = prove(context, tree, options, std::move(start));
+  if (found.ranked.empty() || found.open.empty() || found.asked_others || is_over(context, found))
+    return found;
+  enter(others(found.open, best_of(found)), options, found);
+  return found;
 }
 
 constexpr std::int64_t kMostLayers = 20'000;  // that one walk prices
@@ -174,10 +245,11 @@ constexpr std::int64_t kMostLayers = 20'000;  // that one walk prices
 // a plan may fit where none was found.
 void enter_leanest(const SearchContext& context, const DecisionTree& tree,
                    const SearchOptions& options, Exploration& found) {
-  if (!found.ranked.empty() || found.statistics.interrupted || !context.cost.knows_moments())
-    return;
-  auto lean = leanest_plan(context, offered_by(options, context.cluster, tree));
-  if (!lean) return;
+  if (!found.ranked.empty() || !context.cost.knows_moments() || is_over(context, found)) return;
+  enter_phase(context, "look for any plan that fits");
+  std::optional<Plan> lean;
+  unless_stopped([&] { lean = leanest_plan(context, offered_by(options, context.cluster, tree)); });
+  if (is_over(context, found) || !lean) return;
   Finalist closest{*std::move(lean), false};
   closest.fits = excess_of(closest.plan) <= Bytes();
   // A walk leaves the spaces of the other algorithms.
@@ -191,17 +263,16 @@ void enter_leanest(const SearchContext& context, const DecisionTree& tree,
 // The uniform plan of the space, which takes part in the race.
 std::optional<Plan> enter_uniform(const SearchContext& context, const DecisionTree& tree,
                                   const SearchOptions& options, Exploration& found) {
-  if (found.ranked.empty() || context.cost.has_own_iteration()) return std::nullopt;
-  std::optional<Finalist> uniform = best_uniform(context, tree, options.stop);
-  if (!uniform) return std::nullopt;
-  Plan plan = uniform->plan;
-  if (plan.prediction.iteration < found.ranked.front().plan.prediction.iteration) {
-    Finalists all(options.alternatives + 1);
-    all.add(*std::move(uniform));
-    for (Finalist& finalist : found.ranked) all.add(std::move(finalist));
-    found.ranked = all.ranked();
-  }
-  return plan;
+  if (found.ranked.empty() || context.cost.has_own_iteration() || found.statistics.interrupted)
+    return std::nullopt;
+  enter_phase(context, "look for the best uniform plan");
+  BestUniform uniform = best_uniform(context, tree);
+  found.statistics.interrupted |= !uniform.complete;
+  if (!uniform.plan) return std::nullopt;
+  Plan plan = uniform.plan->plan;
+  if (plan.prediction.iteration.value() < best_of(found))
+    enter({*std::move(uniform.plan)}, options, found);
+  return uniform.complete ? std::optional(std::move(plan)) : std::nullopt;
 }
 
 // Where the bound leaves room, walks from the best plan of each kind may find a faster one.
@@ -209,17 +280,31 @@ void look_nearby(const SearchContext& context, const DecisionTree& tree,
                  const SearchOptions& options, Exploration& found) {
   constexpr double kProven = 1 + 1e-4;
   constexpr std::size_t kWalks = 4;
-  if (found.ranked.empty() || found.statistics.interrupted || context.cost.has_own_iteration() ||
-      found.ranked.front().plan.prediction.iteration.value() <= found.lower_bound * kProven)
+  if (found.ranked.empty() || context.cost.has_own_iteration() || is_over(context, found) ||
+      best_of(found) <= found.lower_bound * kProven)
     return;
-  Finalists all(options.alternatives + 1);
+  enter_phase(context, "try neighbours of the best plans");
   std::vector<Finalist> walked(std::min(kWalks, found.ranked.size()));
   parallel_for(walked.size(), options.threads, [&](std::size_t i) {
     walked[i] = improve(context, tree, found.ranked[i], kMostLayers);
   });
-  for (std::vector<Finalist>* plans : {&found.ranked, &walked})
-    for (Finalist& finalist : *plans) all.add(std::move(finalist));
-  found.ranked = all.ranked();
+  enter(std::move(walked), options, found);
+  is_over(context, found);
+}
+
+// What the exact search proves of another algorithm's plan.
+void bound_plan(const SearchContext& context, const Profile* profile, const SearchOptions& options,
+                Exploration& found) {
+  if (!options.prove || found.ranked.empty() || found.statistics.interrupted) return;
+  // What the others could have found is proven by the exact search alone.
+  SearchOptions exact = options;
+  exact.algorithm = Algorithm::exact;
+  DecisionTree tree = tree_of(context.model, context.cluster, profile, exact, context.watch);
+  const Exploration proof = prove(context, tree, exact);
+  found.lower_bound = std::min(proof.lower_bound, best_of(found));
+  found.statistics.strategies += proof.statistics.strategies;
+  found.statistics.interrupted = proof.statistics.interrupted;
+  found.statistics.ending = proof.statistics.ending;
 }
 
 }  // namespace
@@ -276,6 +361,7 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
   check_fixed(options.space, model, cluster, options.global_batch);
   const auto start = std::chrono::steady_clock::now();
   const double cpu_start = cpu_seconds();
+  Watch watch({options.stop, options.time_limit, options.progress});
   const auto cost = make_cost_model(
       {options.cost, options.precision, options.gradient_precision, options.global_batch}, model,
       cluster, profile);
@@ -284,29 +370,26 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               *cost,
                               options.memory_limit,
                               options.space.applies(Rule::covered_layout),
-                              options.space.even_cuts};
+                              options.space.even_cuts,
+                              nullptr,
+                              &watch};
   DecisionTree tree;
   Exploration found;
   std::optional<Plan> uniform;
   if (options.algorithm == Algorithm::exact) {
-    tree = tree_of(model, cluster, profile, options);
-    found = prove(context, tree, options);
-    ask_the_others(context, profile, options, found);
+    tree = tree_of(model, cluster, profile, options, &watch);
+    found = explore_with_others(context, profile, options, tree);
     enter_leanest(context, tree, options, found);
     uniform = enter_uniform(context, tree, options, found);
     look_nearby(context, tree, options, found);
   } else {
+    enter_phase(context, "search configurations");
     found = explore_alone(context, profile, options, tree);
     enter_leanest(context, tree, options, found);
-    if (options.prove && !found.ranked.empty() && !found.statistics.interrupted) {
-      // What the others could have found is proven by the exact search alone.
-      SearchOptions exact = options;
-      exact.algorithm = Algorithm::exact;
-      found.lower_bound =
-          prove(context, tree_of(model, cluster, profile, exact), exact).lower_bound;
-    }
+    bound_plan(context, profile, options, found);
   }
 
+  if (found.statistics.interrupted) found.statistics.ending = watch.ending();
   SearchResult result;
   result.statistics = found.statistics;
   result.tree = offered_by(options, cluster, std::move(tree));
@@ -332,8 +415,13 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
   if (result.plan) {
     verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
   } else if (!found.statistics.interrupted) {
+    enter_phase(context, "explain why nothing fits");
     expect_offered(result.tree, options);
-    result.infeasible = explain_infeasible(context, result.tree, profile, options, complete);
+    if (!unless_stopped([&] {
+          result.infeasible = explain_infeasible(context, result.tree, profile, options, complete);
+        }))
+      result.statistics.interrupted = true;
+    if (result.statistics.interrupted) result.statistics.ending = watch.ending();
   }
   result.statistics.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -11,17 +11,13 @@
 #include "planner/plan/plan.h"
 #include "planner/profile/profile.h"
 #include "planner/search/decision_tree.h"
+#include "planner/search/progress.h"
 
 namespace braid {
 
 enum class Algorithm { exact, galvatron, bmw, dp, zero3, tp, pp, megatron_3d };
 std::string name_of(Algorithm algorithm);
 const std::vector<std::string>& algorithm_names();
-
-struct SearchProgress {
-  int done = 0, total = 0;      // pipeline configurations
-  std::optional<Seconds> best;  // of a plan found so far
-};
 
 struct SearchOptions {
   Algorithm algorithm = Algorithm::exact;
@@ -34,8 +30,12 @@ struct SearchOptions {
   int alternatives = 3;
   bool prove = true;  // bound the plan of another algorithm by an exact search, which takes longer
   SpaceOptions space;
-  std::function<void(const SearchProgress&)> progress;  // called now and then
-  const std::atomic<bool>* stop = nullptr;              // ends the search with the best so far
+  std::function<void(const SearchProgress&)> progress;  // called now and then, by any thread
+  // Either ends the search with the best plan so far, wherever it is.
+  const std::atomic<bool>* stop = nullptr;
+  std::optional<double> time_limit;  // seconds from its start on
+  // The exact search ends when its plan is proven to be within this fraction of the best.
+  double enough_gap = 0;
 };
 
 // A plan that lost, and the first thing to say about why.
@@ -65,11 +65,13 @@ Balance balance_of(const Plan& plan);
 
 struct SearchStatistics {
   int configurations = 0;       // of pipeline, batch and mesh
-  int solved = 0;               // that bounds could not exclude
+  int solved = 0;               // in which a plan was found
+  int open = 0;                 // that may hold a faster plan, of an exact search
   std::int64_t strategies = 0;  // priced
   double seconds = 0;
   double cpu_seconds = 0;
-  bool interrupted = false;
+  bool interrupted = false;  // by a signal or the time limit
+  Ending ending = Ending::complete;
 };
 
 struct SearchResult {

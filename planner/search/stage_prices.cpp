@@ -5,6 +5,7 @@
 #include <set>
 
 #include "planner/plan/legal.h"
+#include "planner/search/watch.h"
 
 namespace braid {
 
@@ -55,6 +56,7 @@ class Pricer {
   void price(int type) {
     std::vector<PricedStrategy>& kept = prices_.layers[type];
     for (std::size_t i = 0; i < list_.strategies.size(); ++i) {
+      look(task_.watch);
       const Strategy& s = list_.strategies[i];
       if (!offered(s, shape(type))) continue;
       const PricedStrategy candidate{static_cast<int>(i), list_.layout[i],
@@ -89,7 +91,8 @@ class Pricer {
               ? kind == LayerKind::embedding
               : !seen.insert(boundary_bytes(shape(type), Precision::bf16).value()).second)
         continue;
-      for (int from = 0; from < layouts; ++from)
+      for (int from = 0; from < layouts; ++from) {
+        look(task_.watch);
         for (int to = 0; to <= from; ++to) {
           const double there = change(type, from, to);
           // A redistribution takes as long as its reverse.
@@ -97,6 +100,7 @@ class Pricer {
           prices_.change(from, to) = std::min(prices_.change(from, to), there);
           prices_.change(to, from) = std::min(prices_.change(to, from), back);
         }
+      }
     }
     for (int by = 0; by < layouts; ++by)
       for (int from = 0; from < layouts; ++from)
@@ -194,14 +198,19 @@ const StagePrices& PriceCache::of(const TreeBranch& branch, const StrategyList& 
     if (!slot) slot = std::make_unique<Entry>();
     entry = slot.get();
   }
-  std::call_once(entry->once, [&] { entry->prices = price_site(task_, list, {}, site); });
-  return entry->prices;
+  // Where the search is stopped, nothing is entered.
+  const std::scoped_lock lock(entry->mutex);
+  if (!entry->prices) entry->prices = price_site(task_, list, {}, site);
+  return *entry->prices;
 }
 
 std::int64_t PriceCache::priced() const {
   const std::scoped_lock lock(mutex_);
   std::int64_t priced = 0;
-  for (const auto& [key, entry] : entries_) priced += entry->prices.priced;
+  for (const auto& [key, entry] : entries_) {
+    const std::scoped_lock entry_lock(entry->mutex);
+    if (entry->prices) priced += entry->prices->priced;
+  }
   return priced;
 }
 

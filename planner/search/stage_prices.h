@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "planner/cost/cost_model.h"
@@ -13,6 +14,8 @@
 #include "planner/search/decision_tree.h"
 
 namespace braid {
+
+class Watch;
 
 // Which strategies a problem offers. Unset: all of the branch.
 struct StrategyFilter {
@@ -58,6 +61,7 @@ struct PricingTask {
   const CostModel& cost;
   bool drop_covered_layouts = true;  // Rule::covered_layout
   bool recurrence = false;           // changes of layout as Galvatron's recurrence charges them
+  Watch* watch = nullptr;            // asked on the way; may be null
 };
 StagePrices price_site(const PricingTask& task, const StrategyList& list,
                        const StrategyFilter& filter, const StageSite& site);
@@ -72,8 +76,8 @@ class PriceCache {
 
  private:
   struct Entry {
-    std::once_flag once;
-    StagePrices prices;
+    std::mutex mutex;
+    std::optional<StagePrices> prices;  // never changed once there
   };
   PricingTask task_;
   mutable std::mutex mutex_;

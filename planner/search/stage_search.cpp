@@ -6,6 +6,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "planner/search/watch.h"
+
 namespace braid {
 
 namespace {
@@ -199,6 +201,7 @@ class Solver {
   }
 
   std::vector<SegmentPoint> solve(int stage, int begin, int count) {
+    look(problem_.watch);
     const auto layers = stage_layers(problem_, stage, begin, count);
     const StageMenus& menus = problem_.stages[static_cast<std::size_t>(stage)];
     SegmentProblem segment = segment_of(problem_, stage, layers);
@@ -269,15 +272,18 @@ class Solver {
       int most = room;
       if (cuts_ != nullptr) fewest = most = (*cuts_)[static_cast<std::size_t>(stage)];
       for (int count = fewest; count <= most; count += problem_.multiple) {
+        look(problem_.watch);
         const auto& found = points(stage, begin, count);
         if (found.empty() && !could_fit(stage, begin, count)) break;  // nor would more blocks
-        for (std::size_t s = 0; s < frontier.size(); ++s)
+        for (std::size_t s = 0; s < frontier.size(); ++s) {
+          look(problem_.watch);
           for (std::size_t p = 0; p < found.size(); ++p) {
             const PathState path =
                 extend(frontier[s].path, found[p].ramp, found[p].load, problem_.ramp_after);
             if (hopeless(path, stage + 1, begin + count)) continue;
             insert(next[begin + count], {path, static_cast<int>(s), begin, static_cast<int>(p)});
           }
+        }
       }
     }
   }
@@ -325,7 +331,8 @@ SegmentProblem segment_of(const PipelineProblem& problem, int stage,
           .first_block = menus.before.size(),
           .chunk_blocks = layers.size() > outside ? (layers.size() - outside) / chunks : 0,
           .chunks = chunks,
-          .load_limit = kInfinity};
+          .load_limit = kInfinity,
+          .watch = problem.watch};
 }
 
 SegmentKey segment_key(const PipelineProblem& problem, int stage, int begin, int count) {

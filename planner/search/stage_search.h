@@ -29,6 +29,7 @@ struct PipelineProblem {
   std::vector<int> cuts;            // blocks of each stage where they are given; empty: free
   bool load_alone = false;          // ramps follow loads: each stage needs its least load only
   std::vector<double> proportions;  // of ramp to load on each stage, where they do
+  Watch* watch = nullptr;           // asked by every search of it; may be null
 };
 
 struct PipelineSolution {

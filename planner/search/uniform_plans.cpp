@@ -101,16 +101,19 @@ std::vector<Plan> uniform_plans(const Model& model, const Cluster& cluster, cons
   const auto cost = make_cost_model(
       {options.cost, options.precision, options.gradient_precision, options.global_batch}, model,
       cluster, profile);
-  const SearchContext context{model, cluster, *cost, options.memory_limit};
+  Watch watch({options.stop, options.time_limit, options.progress});
+  SearchContext context{model, cluster, *cost, options.memory_limit};
+  context.watch = &watch;
   const DecisionTree tree = build_tree(model, cluster, options.global_batch, options.space);
   const Certificate certificate{
       "uniform", Seconds(0),
       physics_bound(model, cluster, options.global_batch, options.precision).total()};
   std::vector<Plan> plans;
   std::int64_t priced = 0;
-  for (const Configuration& c : tree.configurations) {
+  const auto explore = [&](const Configuration& c) {
     const TreeBranch& branch = branch_of(tree, c.shape.stages);
     for (const Strategy& s : kept_strategies(branch)) {
+      look(&watch);
       std::optional<Finalist> found = uniform_plan(context, branch, c, s, kInfinity, priced);
       if (!found) continue;
       Plan& plan = found->plan;
@@ -121,7 +124,9 @@ std::vector<Plan> uniform_plans(const Model& model, const Cluster& cluster, cons
       verify(plan, "a uniform plan");
       plans.push_back(std::move(plan));
     }
-  }
+  };
+  watch.enter("price uniform plans");
+  unless_stopped([&] { std::ranges::for_each(tree.configurations, explore); });
   std::ranges::stable_sort(plans, {}, [](const Plan& p) { return p.prediction.iteration; });
   return plans;
 }

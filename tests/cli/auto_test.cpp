@@ -81,7 +81,7 @@ TEST_F(AutoCommand, MeasuresOnceThenPlansTrainsAndReports) {
 TEST_F(AutoCommand, NoPlanThatFitsIsAnAnswer) {
   const Outcome outcome = run({"--memory", "1MiB"});
   EXPECT_EQ(outcome.exit, 3) << outcome.error;
-  EXPECT_THAT(outcome.out, HasSubstr("No plan fits"));
+  EXPECT_THAT(outcome.out, HasSubstr("No plan fits")) << outcome.error;
 }
 
 TEST(CalibrateCommand, RefusesRunsOfOthersAndNone) {

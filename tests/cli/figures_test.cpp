@@ -89,7 +89,7 @@ TEST_F(Figures, OfAPlanAreInTextAndJson) {
     EXPECT_THAT(text, HasSubstr(fmt::format("{:.3f}", number(answer.at("balance"), side))));
   EXPECT_EQ(answer.at("predicted").at("gap"), answer.at("search").at("gap"));
   EXPECT_THAT(text, HasSubstr(fmt::format("{} of {} configurations",
-                                          answer.at("search").at("solved").get<int>(),
+                                          answer.at("search").at("open").get<int>(),
                                           answer.at("search").at("configurations").get<int>())));
 }
 

@@ -31,10 +31,10 @@ TEST(PlanCommand, AnswersProgramsWithFixedKeys) {
                   "flops_per_sample", "mfu", "physics_bound_seconds", "peak_flops_per_second",
                   "bubble_fraction", "lower_bound_seconds", "gap", "physics_excess", "time",
                   "peak_memory_bytes", "memory_bytes"}));
-  EXPECT_EQ(
-      keys_of(answer.at("search")),
-      (Keys{"algorithm", "seconds", "cpu_seconds", "lower_bound_seconds", "physics_bound_seconds",
-            "gap", "configurations", "solved", "left_out", "interrupted", "fixed"}));
+  EXPECT_EQ(keys_of(answer.at("search")),
+            (Keys{"algorithm", "seconds", "cpu_seconds", "lower_bound_seconds",
+                  "physics_bound_seconds", "gap", "configurations", "solved", "open", "left_out",
+                  "interrupted", "ended_by", "fixed"}));
   EXPECT_EQ(keys_of(answer.at("balance")), (Keys{"time", "memory"}));
   ASSERT_FALSE(answer.at("alternatives").empty());
   for (const char* key : {"iteration_seconds", "reason", "shape"})

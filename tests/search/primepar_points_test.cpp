@@ -180,7 +180,9 @@ TEST(PrimeparPoints, PlansThatWereFoundWithoutThemStayInTheRace) {
   const auto cost = make_cost_model({.global_batch = 4}, model, cluster, nullptr);
   const SearchContext context{model, cluster, *cost, Bytes()};
   const Plan known = *search(model, cluster, nullptr, options).plan;
-  const Exploration found = explore_exactly(context, DecisionTree{}, options, {{known, true}});
+  const Exploration found =
+      explore_exactly(context, DecisionTree{}, options,
+                      {.known = {{known, true}}, .alternatives_known = true, .others = {}});
   ASSERT_EQ(found.ranked.size(), 1U);
   EXPECT_EQ(found.ranked.front().plan.prediction.iteration, known.prediction.iteration);
   EXPECT_EQ(found.lower_bound, known.prediction.iteration.value());

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -312,7 +315,87 @@ TEST(Search, AStopOnTheWayKeepsTheBestSoFar) {
   });
   EXPECT_GT(reports, 0);
   ASSERT_TRUE(result.plan.has_value());
-  EXPECT_LE(time_of(run(kSmall)), time_of(result) * (1 + kRounding));
+  EXPECT_EQ(result.statistics.ending, Ending::signal);
+  const SearchResult whole = run(kSmall);
+  EXPECT_EQ(whole.statistics.ending, Ending::complete);
+  EXPECT_LE(time_of(whole), time_of(result) * (1 + kRounding));
+  // What was proven by then holds.
+  EXPECT_LE(result.plan->certificate.lower_bound.value(), time_of(whole) * (1 + kRounding));
+}
+
+// A search of minutes, where the phases before and within a configuration take seconds.
+const Case kLong{"", "megatron-530b", "h100-128x8", 256, {}};
+
+TEST(Search, ATimeLimitEndsItWhereverItIs) {
+  for (const double limit : {0.01, 0.5, 2.0}) {
+    for (const Algorithm algorithm : {Algorithm::exact, Algorithm::bmw, Algorithm::galvatron}) {
+      SCOPED_TRACE(name_of(algorithm) + ", seconds: " + std::to_string(limit));
+      const SearchResult result = run(kLong, [&](auto& o) {
+        o.time_limit = limit;
+        o.algorithm = algorithm;
+      });
+      EXPECT_EQ(result.statistics.ending, Ending::limit);
+      EXPECT_TRUE(result.statistics.interrupted);
+      EXPECT_LT(result.statistics.seconds, limit + 1);
+      EXPECT_FALSE(result.infeasible.has_value()) << "nothing was proven";
+      if (!result.plan) continue;
+      verify(*result.plan, "the best so far");
+      expect_fits(*result.plan);
+      EXPECT_LE(result.plan->certificate.lower_bound.value(), time_of(result));
+    }
+  }
+}
+
+TEST(Search, WhatIsCutShortIsNeverBehindABaseline) {
+  // Each of the baselines took milliseconds; the exact search by itself had found a slower plan.
+  const Case c{"", "swin-huge-48", "h100-128x8", 256, {}};
+  const SearchResult cut = run(c, [](auto& o) { o.time_limit = 3; });
+  ASSERT_TRUE(cut.plan.has_value());
+  for (const Algorithm algorithm : {Algorithm::pp, Algorithm::megatron_3d}) {
+    const SearchResult other = run(c, [&](auto& o) {
+      o.algorithm = algorithm;
+      o.prove = false;
+    });
+    EXPECT_LE(time_of(cut), time_of(other) * (1 + kRounding)) << name_of(algorithm);
+  }
+}
+
+TEST(Search, AGapThatIsGoodEnoughEndsIt) {
+  const Case c{"", "llama2-7b", "v100-32g-8x4", 16, 16_GiB, 1024, 8};
+  const SearchResult whole = run(c);
+  ASSERT_GT(whole.gap(), 0.001);
+  ASSERT_LT(whole.gap(), 0.1);
+  const double enough = 0.3;
+  const SearchResult quick = run(c, [&](auto& o) { o.enough_gap = enough; });
+  ASSERT_TRUE(quick.plan.has_value());
+  EXPECT_EQ(quick.statistics.ending, Ending::gap);
+  EXPECT_FALSE(quick.statistics.interrupted);
+  EXPECT_LE(quick.gap(), enough * (1 + kRounding));
+  EXPECT_EQ(run(c, [&](auto& o) { o.enough_gap = whole.gap() / 2; }).statistics.ending,
+            Ending::complete)
+      << "a gap out of reach ends nothing";
+}
+
+TEST(Search, ProgressNeverGoesBack) {
+  for (const Algorithm algorithm : {Algorithm::exact, Algorithm::megatron_3d}) {
+    std::optional<SearchProgress> last;
+    std::set<std::string> phases;
+    run({"", "llama2-7b", "v100-32g-8x4", 16, 16_GiB, 1024, 8}, [&](SearchOptions& o) {
+      o.algorithm = algorithm;
+      o.progress = [&](const SearchProgress& now) {
+        phases.emplace(now.phase);
+        if (last) {
+          EXPECT_GE(now.seconds, last->seconds);
+          EXPECT_LE(now.best.value_or(kForever), last->best.value_or(kForever));
+          EXPECT_LE(now.gap.value_or(1e9), last->gap.value_or(1e9));
+        }
+        last = now;
+      };
+    });
+    ASSERT_TRUE(last.has_value());
+    EXPECT_TRUE(last->best.has_value());
+    EXPECT_GE(phases.size(), 3) << "of " << name_of(algorithm);
+  }
 }
 
 TEST(Search, MixedDevicesEachGetAStageTheyCanHold) {
