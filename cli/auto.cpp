@@ -229,8 +229,8 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
       note(planned_text(*result.plan));
     } else if (result.infeasible) {
       tell_infeasible(result, job);
-      } else if (result.statistics.ending == Ending::limit) {
-        note(\"no plan was found within --limit\");
+    } else if (result.statistics.ending == Ending::limit) {
+      note("no plan was found within --limit");
     }
   }
   text = measure::broadcast_text(text, world, device);

@@ -1,0 +1,208 @@
+"""Shows that run_examples.py finds what it looks for, each mistake planted in a document of its own."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import compare
+import documents
+import grammar
+import rewrite
+import run_examples
+
+# A program with one verb; it prints its figures from the file `figures` in the repository.
+PROGRAM = """#!/usr/bin/env bash
+case "$*" in
+"help --format json") cat {root}/grammar.json ;;
+"--help") echo "Exit status: 0 done, 2 a mistake." ;;
+*"--format json"*) cat {root}/answer.json ;;
+*) cat {root}/answer.txt; exit "$(cat {root}/status)" ;;
+esac
+"""
+GRAMMAR = {"verb": "braid", "options": [], "verbs": [{"verb": "braid plan", "options": [
+    {"flags": ["--model"], "takes_value": True, "required": True}, {"flags": ["--tree"], "takes_value": False, "required": False},
+    {"flags": ["--format"], "takes_value": True, "required": False}]}]}
+ANSWER = """  model  a model
+  time   1.250 s
+Stages
+  stage 0  dp8
+  stage 1  dp4
+  found in 3.1 ms
+"""
+COMMAND = "    build/braid plan --model m.json\n\n"
+
+
+def document(sample, command=COMMAND):
+    return f"# A title\n\nSome words:\n\n{command}```\n{sample}```\n"
+
+
+# name, document, words of the complaint (None: no complaint)
+CASES = [
+    ("the sample is what the program prints", document(ANSWER), None),
+    ("a time of the search does not count", document(ANSWER.replace("3.1 ms", "9 s")), None),
+    ("lines are left out", document("…\n  time   1.250 s\n…\n  stage 1  dp4\n…\n"), None),
+    ("a figure is another", document(ANSWER.replace("1.250", "1.240")), "the program now     time   1.250 s"),
+    ("a figure behind a gap is another", document("…\n  stage 1  dp2\n…\n"), "stage 1  dp4"),
+    ("lines in another order", document("…\n  stage 1  dp4\n…\n  stage 0  dp8\n…\n"), "the document has"),
+    ("the sample ends early", document(ANSWER.replace("  found in 3.1 ms\n", "")), "found in 3.1 ms"),
+    ("the sample goes on", document(ANSWER + "  more\n"), "  more"),
+    ("a flag that is none", document(ANSWER, COMMAND.replace("--model", "--modle")), "has no flag '--modle'"),
+    ("a verb that is none", document(ANSWER, COMMAND.replace("plan", "plna")), "no verb 'plna'"),
+    ("a flag is missing", document(ANSWER, "    build/braid plan --tree\n\n"), "needs --model"),
+    ("a value is missing", document(ANSWER, "    build/braid plan --tree --model\n\n"), "needs a value"),
+    ("parsed only, with a flag that is none", "<!-- example: parsed, a reason -->\n    srun -n 8 braid plan --modle x\n", "--modle"),
+    ("a flag in a sentence", "Use `--modle`.\n", "no program has a flag '--modle'"),
+    ("a verb in a sentence", "Use `braid plna --tree`.\n", "no verb 'plna'"),
+    ("a former name in a sentence", "`--model` (was `--modle`)\n", None),
+    ("a sample without a command", "Words.\n\n```\noutput\n```\n", "a sample without a command"),
+    ("an unknown note", "<!-- example: sometimes -->\n" + COMMAND, "unknown word 'sometimes'"),
+    ("parsed without a reason", "<!-- example: parsed -->\n" + COMMAND, "say after 'parsed'"),
+    ("times vary", document(ANSWER.replace("1.250", "7.5"), "<!-- example: times vary -->\n" + COMMAND), None),
+    ("times vary, words do not", document(ANSWER.replace("dp8", "tp8"), "<!-- example: times vary -->\n" + COMMAND), "dp8"),
+    ("lines vary", document("Stages\n  stage 7  tp2\n", "<!-- example: lines vary -->\n" + COMMAND), None),
+    ("lines vary, one is missing", document("Groups\n", "<!-- example: lines vary -->\n" + COMMAND), "no line 'Groups …'"),
+    ("a script that is none", "    scripts/plto_search x\n", "there is no program scripts/plto_search"),
+    ("a hidden command", "<!-- run: build/braid plan --model\n  m.json -->\n```\n…\n  time   1.25 s\n…\n```\n", "1.250 s"),
+    ("figures in a sentence", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes\n1.25 s.\n", None),
+    ("another figure in a sentence", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes 1.2 s.\n",
+     "It takes 1.25 s."),
+    ("a sentence that is gone", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nFast.\n",
+     "does not say 'takes {time:.2f} s'"),
+    ("rows of a table", "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.2 s |\n",
+     None),
+    ("a row of a table", "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.3 s |\n",
+     "| `x` | 1.2 s |"),
+    ("keys of a table", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n", None),
+    ("a key is missing", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | |\n",
+     "does not name the key 'stages'"),
+    ("a key that is none", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time`, `stages`, `x` | |\n",
+     "there is no key 'x'"),
+    ("a file of the repository", "<!-- file: answer.json -->\n```json\n{\"stages\": 2, \"time\": 1.25}\n```\n", None),
+    ("another file", "<!-- file: answer.json -->\n```json\n{\"stages\": 3, \"time\": 1.25}\n```\n", "answer.json is another file"),
+]
+
+
+class RunExamples(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        (self.root / "build").mkdir()
+        for name in ("configs", "tests/docs", "benchmarks", "docs", "scripts", "schemas"):
+            (self.root / name).mkdir(parents=True)
+        self.program = self.root / "build/braid"
+        self.program.write_text(PROGRAM.replace("{root}", str(self.root)), encoding="utf-8")
+        self.program.chmod(0o755)
+        self.write("grammar.json", json.dumps(GRAMMAR))
+        self.write("answer.json", json.dumps({"time": 1.25, "stages": 2}))
+        self.write("answer.txt", ANSWER)
+        self.write("status", "0")
+
+    def write(self, name, text):
+        (self.root / name).write_text(text, encoding="utf-8")
+
+    def check(self, text, **options):
+        self.write("docs/page.md", text)
+        checker = run_examples.Checker(self.root, self.program, **options)
+        checker.document("docs/page.md")
+        return checker
+
+    def test_cases(self):
+        for name, text, words in CASES:
+            with self.subTest(name):
+                faults = self.check(text).faults
+                if words is None:
+                    self.assertEqual(faults, [])
+                else:
+                    self.assertEqual(len(faults), 1, faults)
+                    self.assertIn(words, faults[0])
+
+    def test_a_status_counts(self):
+        self.write("status", "3")
+        self.assertIn("status 3 in the place of 0", self.check(document(ANSWER)).faults[0])
+        self.assertEqual(self.check(document(ANSWER, "<!-- example: status 3 -->\n" + COMMAND)).faults, [])
+
+    def test_a_long_example_waits(self):
+        text = document("nothing of this\n", "<!-- example: long -->\n" + COMMAND)
+        self.assertEqual(self.check(text).faults, [])
+        self.assertEqual(self.check(text).skipped, 1)
+        self.assertEqual(len(self.check(text, long=True).faults), 1)
+
+    def test_update_writes_what_was_shown_and_is_content_then(self):
+        stale = document("  model  a model\n  …\nStages\n  stage 0  tp8\n  …\n")
+        self.assertEqual(self.check(stale, update=True).updated, 1)
+        updated = (self.root / "docs/page.md").read_text(encoding="utf-8")
+        self.assertEqual(updated, document("  model  a model\n  …\nStages\n  stage 0  dp8\n  …\n"))
+        again = self.check(updated, update=True)
+        self.assertEqual((again.updated, again.faults), (0, []))
+
+    def test_update_leaves_alone_what_holds(self):
+        text = document(ANSWER.replace("3.1 ms", "9 s"))
+        self.assertEqual(self.check(text, update=True).updated, 0)
+        self.assertEqual((self.root / "docs/page.md").read_text(encoding="utf-8"), text)
+
+    def test_update_says_what_it_cannot_place(self):
+        checker = self.check(document("…\nsomething else altogether\n…\n"), update=True)
+        self.assertIn("nothing in the output is like the part", checker.faults[0])
+
+    def test_update_of_figures_in_sentences_keeps_the_lines(self):
+        note = "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\n"
+        self.assertEqual(self.check(note + "It takes\n7.00 s.\n", update=True).updated, 1)
+        self.assertEqual((self.root / "docs/page.md").read_text(encoding="utf-8"), note + "It takes\n1.25 s.\n")
+
+    def test_commands_of_a_document_share_a_folder(self):
+        text = document("1\n", "    scripts/one > there.txt\n    scripts/two there.txt\n\n")
+        for name, line in (("one", "echo 1"), ("two", 'cat "$1"')):
+            self.write(f"scripts/{name}", f"#!/usr/bin/env bash\n{line}\n")
+            os.chmod(self.root / "scripts" / name, 0o755)
+        self.assertEqual(self.check(text).faults, [])
+        self.assertFalse((self.root / "there.txt").exists())
+
+    def test_every_verb_flag_and_status_is_listed(self):
+        checker = run_examples.Checker(self.root, self.program)
+        table = "| status | |\n|---|---|\n| 0 | done |\n| 2 | a mistake |\n"
+        self.write("docs/file-formats.md", table)
+        self.write("docs/commands.md", table + "\n## plan\n\n`--model`, `--tree`, `--format`\n")
+        checker.whole()
+        self.assertEqual(checker.faults, [])
+        self.write("docs/commands.md", table.replace("| 2 |", "| 4 |") + "\n## plan\n\n`--model`, `--tree-top`, `--format`\n")
+        checker.whole()
+        self.assertEqual(len(checker.faults), 2)
+        self.assertIn("does not name --tree", checker.faults[0])
+        self.assertIn("[0, 4]", checker.faults[1])
+
+    def test_exit_status(self):
+        self.write("docs/page.md", document(ANSWER))
+        script = [run_examples.__file__, "--braid", str(self.program), "--root", str(self.root), "docs/page.md"]
+        self.assertEqual(subprocess.run(script, capture_output=True, check=False).returncode, 0)
+        self.write("answer.txt", ANSWER.replace("dp8", "tp8"))
+        self.assertEqual(subprocess.run(script, capture_output=True, check=False).returncode, 1)
+
+
+class Parts(unittest.TestCase):
+    def test_words_that_lines_begin_with(self):
+        for line, words in (("  plan   4 × 4 samples", "plan"), ("braid: planned: 4", "planned"), ("  12  gather", ""),
+                            ("Time of a step   18 ms", "Time of a step")):
+            self.assertEqual(compare.label(line), words)
+
+    def test_a_rewritten_row_is_whole(self):
+        output = ["Stages", "  0      decoder  tp8 dp2", "                  zero3 more", "  1      decoder  dp2", "The end"]
+        self.assertEqual(rewrite.rewrite(["…", "  0      decoder  tp8 dp2 zero2", "…"], output),
+                         ["Stages", "  0      decoder  tp8 dp2", "                  zero3 more", "…"])
+
+    def test_json_lines(self):
+        value = {"short": [1, 2], "long": [{"key": "x" * 50}, {"key": "y" * 50}]}
+        text = "\n".join(rewrite.json_lines(value))
+        self.assertEqual(json.loads(text), value)
+        self.assertIn('  "short": [1, 2],', text)
+
+    def test_commands_go_on_behind_a_backslash(self):
+        self.assertEqual(documents.commands_of(["    a --b \\", "      c  # words", "    d"]), ["a --b c  # words", "d"])
+        self.assertEqual(grammar.words_of("a --b c  # words"), ["a", "--b", "c"])
+
+
+if __name__ == "__main__":
+    unittest.main()
