@@ -12,10 +12,11 @@ its output. A note is an HTML comment on lines of its own, ahead of the block it
     <!-- file: NAME -->                  the block is a file: one of the repository, or one that later commands read
     <!-- figures: COMMAND | TEMPLATE --> the next paragraph has this text, with figures of the command's JSON in {…}
     <!-- rows: COMMAND | TEMPLATE -->    so has the last cell of every row of the next table, with its first cell for {row}
-    <!-- keys: SOURCE -->                the next table has the keys of that JSON
+    <!-- keys: SOURCE + SOURCE           the first column of the next table has the keys of that JSON, and
+         search: SOURCE -->              its row `search` the keys of that one; a paragraph names all of them
     <!-- example: not output -->         the block shows something else
 
-Several words of an `example` stand between commas. Commands of one document share a folder and run in order.
+A SOURCE is a command or a file, and behind " | " a path into its JSON. Several words of an `example` stand between commas. Commands of one document share a folder and run in order.
 """
 
 import dataclasses
@@ -66,6 +67,7 @@ class Example:
     status: int = None
     reason: str = ""
     name: str = ""                 # of a file; the source of keys
+    rows: dict = dataclasses.field(default_factory=dict)  # of a table: the sources of the keys in its second column
     templates: list = dataclasses.field(default_factory=list)
     target: Block = None           # the paragraph or the table that has figures
 
@@ -179,13 +181,15 @@ class _Reader:
             if fence is None:
                 raise DocumentError(f"line {note.line}: no block follows")
             return Example(self.document, note.line, [], kind="file", sample=fence, name=note.text)
-        target = self._next("table") or (self._next("text") if note.kind == "figures" else None)
+        target = self._next("table") or (self._next("text") if note.kind != "rows" else None)
         if target is None:
-            raise DocumentError(f"line {note.line}: no {'paragraph' if note.kind == 'figures' else 'table'} follows")
+            raise DocumentError(f"line {note.line}: no table or paragraph follows")
         example = self._example(note.line, [], None)
         example.kind, example.target = note.kind, target
         if note.kind == "keys":
-            example.name = " ".join(note.text.split())
+            sources = re.split(r"\n\s*(\w+): ", note.text)
+            example.name = " ".join(sources[0].split())
+            example.rows = dict(zip(sources[1::2], [" ".join(source.split()) for source in sources[2::2]], strict=True))
             return example
         command, *templates = [" ".join(part.split()) for part in note.text.split(" | ")]
         example.commands = [command]

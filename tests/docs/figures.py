@@ -80,13 +80,23 @@ def _named(line):
     return {word for span in grammar.SPAN.findall(line) for word in re.findall(r"[\w*]+", span)}
 
 
+def _unnamed(text, keys):
+    named = _named(text)
+    return [key for key in sorted(keys - EVERYWHERE) if not any(fnmatch.fnmatchcase(key, word) for word in named)]
+
+
+def row_faults(lines, name, keys):
+    """Keys that the row of a name does not name."""
+    row_of_name = next((line for line in lines if name in _named(line.split("|")[1])), None)
+    if row_of_name is None:
+        return [f"the table has no row `{name}`"]
+    return [f"the row `{name}` does not name the key '{key}'" for key in _unnamed(row_of_name, keys)]
+
+
 def key_faults(lines, keys):
-    """Keys that a table does not name, and keys in its first column that are none."""
-    rows = [line for line in lines[2:] if line.startswith("|")]
-    named = set().union(*[_named(line) for line in rows])
-    faults = [f"the table does not name the key '{key}'" for key in sorted(keys - EVERYWHERE)
-              if not any(fnmatch.fnmatchcase(key, word) for word in named)]
-    for line in rows:
+    """Keys that a table or a paragraph does not name, and keys in the table's first column that are none."""
+    faults = [f"the key '{key}' is not named" for key in _unnamed(" ".join(lines), keys)]
+    for line in lines[2:] if lines[0].startswith("|") else []:
         for word in sorted(_named(line.split("|")[1])):
             if "*" not in word and word not in keys:
                 faults.append(f"there is no key '{word}'")

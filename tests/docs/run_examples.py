@@ -218,11 +218,17 @@ class Checker:
         return self._changed(example, now)
 
     def _keys(self, scratch, example):
-        keys = set()
-        for source in example.name.split(" + "):
-            command, _, path = source.partition(" | ")
-            keys |= figures.keys_at(scratch.answer(command.strip()), path.strip())
-        for reason in figures.key_faults(example.target.lines, keys):
+        def keys_of(sources):
+            keys = set()
+            for source in sources.split(" + "):
+                command, _, path = source.partition(" | ")
+                keys |= figures.keys_at(scratch.answer(command.strip()), path.strip())
+            return keys
+        lines = example.target.lines
+        faults = figures.key_faults(lines, keys_of(example.name))
+        for name, sources in example.rows.items():
+            faults += figures.row_faults(lines, name, keys_of(sources))
+        for reason in faults:
             self._fault(example, reason)
         return []
 

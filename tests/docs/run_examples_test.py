@@ -77,7 +77,13 @@ CASES = [
      "| `x` | 1.2 s |"),
     ("keys of a table", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n", None),
     ("a key is missing", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | |\n",
-     "does not name the key 'stages'"),
+     "the key 'stages' is not named"),
+    ("keys of a row", "<!-- keys: configs/answer.json\n  time: configs/answer.json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n", None),
+    ("a key of a row is missing",
+     "<!-- keys: configs/answer.json\n  time: configs/answer.json -->\n| key | |\n|---|---|\n| `time` | a |\n| `stages` | |\n",
+     "the row `time` does not name the key 'stages'"),
+    ("keys in a sentence", "<!-- keys: configs/answer.json -->\nThere are `time` and `stages`.\n", None),
+    ("a key is missing in a sentence", "<!-- keys: configs/answer.json -->\nThere is `time`.\n", "the key 'stages' is not named"),
     ("a key that is none", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time`, `stages`, `x` | |\n",
      "there is no key 'x'"),
     ("a file of the repository", "<!-- file: answer.json -->\n```json\n{\"stages\": 2, \"time\": 1.25}\n```\n", None),
@@ -99,6 +105,7 @@ class RunExamples(unittest.TestCase):
         self.write("grammar.json", json.dumps(GRAMMAR))
         self.write("answer.json", json.dumps({"time": 1.25, "stages": 2}))
         self.write("answer.txt", ANSWER)
+        self.write("configs/answer.json", json.dumps({"time": 1.25, "stages": 2}))
         self.write("status", "0")
 
     def write(self, name, text):

@@ -163,8 +163,8 @@ std::set<std::string> keys(const Json& object) {
 TEST(BraidModel, SchemaNamesTheSameFields) {
   const Json schema = read_json(source_dir() / "schemas" / "model.schema.json");
   const Json& properties = schema["$defs"]["type"]["properties"];
-  std::set<std::string> known = {"name",       "kind", "attention",
-                                 "activation", "norm", "rotary_scaling"};
+  std::set<std::string> known = {"name", "kind",           "attention", "activation",
+                                 "norm", "rotary_scaling", "padding_id"};
   for (const SizeField& field : kSizeFields) {
     known.insert(field.name);
     EXPECT_EQ(properties[field.name]["maximum"], field.limit) << field.name;
