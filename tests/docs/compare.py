@@ -12,6 +12,7 @@ NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 # Figures of the machine: times, rates, percentages, ratios.
 MACHINE = re.compile(rf"{NUMBER}k? ?(?:(?:ns|us|ms|s|%|times|[KMGT]?B/s|samples/s|tok/s|[KMGT]?FLOP/s)(?!\w)|K tokens/s)"
                      rf"|\d+m\d+s|{NUMBER}(?=$)|[█▉▊▋▌▍▎▏]+")
+SECONDS = re.compile(r"[\d.]+ (ms|s)\b")
 DECIMAL = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 TOLERANCE = 0.02  # relative, of decimals where times vary: losses differ by rounding between machines
 
@@ -46,7 +47,7 @@ def _close(a, b):
     return abs(float(a) - float(b)) <= TOLERANCE * max(abs(float(a)), abs(float(b)))
 
 
-def _same_but_times(sample, line):
+def same_but_times(sample, line):
     sample, line = (" ".join(MACHINE.sub("#", text).split()) for text in (sample, line))
     here, there = DECIMAL.findall(sample), DECIMAL.findall(line)
     if DECIMAL.sub("#", sample) != DECIMAL.sub("#", line):
@@ -54,12 +55,17 @@ def _same_but_times(sample, line):
     return all(_close(a, b) for a, b in zip(here, there, strict=True))
 
 
+def same_row(row, other):
+    """Whether two rows of printed tables are the same, but for seconds: those are of a search."""
+    return SECONDS.sub("#", row) == SECONDS.sub("#", other)
+
+
 def line_test(example):
     """A function that says whether a line of a sample stands for a line of output."""
     if example.lines_vary:
         return lambda sample, line: label(sample) == label(line)
     if example.times_vary:
-        return _same_but_times
+        return same_but_times
     return lambda sample, line: _mask_clocks(sample.rstrip()) == _mask_clocks(line)
 
 

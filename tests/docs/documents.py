@@ -10,8 +10,10 @@ its output. A note is an HTML comment on lines of its own, ahead of the block it
     <!-- example: parsed, REASON -->     not run; verb and flags exist
     <!-- run: COMMAND -->                a command that readers do not see; a sample may follow
     <!-- file: NAME -->                  the block is a file: one of the repository, or one that later commands read
-    <!-- figures: COMMAND | TEMPLATE --> the next paragraph has this text, with figures of the command's JSON in {…}
-    <!-- rows: COMMAND | TEMPLATE -->    so has the last cell of every row of the next table, with its first cell for {row}
+    <!-- figures: SOURCE | TEMPLATE -->  the next paragraph has this text, with figures of that JSON in {path:format}
+    <!-- rows: SOURCE | TEMPLATE -->     so has the last cell of every row of the next table; {row} is the first `name` of the
+                                         row, and in a hole the sum of all that its first cell names
+    <!-- tables: COMMAND -->             the document's tables with the heads that the command prints are those it prints
     <!-- keys: SOURCE + SOURCE           the first column of the next table has the keys of that JSON, and
          search: SOURCE -->              its row `search` the keys of that one; a paragraph names all of them
     <!-- example: not output -->         the block shows something else
@@ -25,7 +27,7 @@ import shlex
 
 PROGRAM = re.compile(r"(\w+=\S+ )*(build/\S+|braid|mpirun|srun|torchrun|scripts/\S+|benchmarks/\S+)( |$)")
 NOTE = re.compile(r"<!--\s*(?P<kind>\w+):\s*(?P<text>.*?)\s*-->", re.DOTALL)
-KINDS = ("example", "run", "file", "figures", "rows", "keys")
+KINDS = ("example", "run", "file", "figures", "rows", "keys", "tables")
 WORDS = ("long", "times vary", "lines vary", "parsed", "not output")
 
 
@@ -59,7 +61,7 @@ class Example:
     document: str
     line: int                      # counted from 1
     commands: list                 # the last one makes the sample
-    kind: str = "run"              # run, parsed, file, figures, rows, keys
+    kind: str = "run"              # run, parsed, file, figures, rows, keys, tables
     sample: Block = None
     long: bool = False
     times_vary: bool = False
@@ -70,6 +72,7 @@ class Example:
     rows: dict = dataclasses.field(default_factory=dict)  # of a table: the sources of the keys in its second column
     templates: list = dataclasses.field(default_factory=list)
     target: Block = None           # the paragraph or the table that has figures
+    tables: list = dataclasses.field(default_factory=list)  # of the document
 
 
 def _note(lines, first):
@@ -173,6 +176,14 @@ class _Reader:
             raise DocumentError(f"line {block.first + 1}: not a program of ours: {example.commands[-1]}")
         return example
 
+    def _target(self, note):
+        """The table or paragraph that a note speaks of; several notes may speak of one."""
+        at = self.at
+        while at < len(self.blocks) and self.blocks[at].kind == "note":
+            at += 1
+        kinds = ("table",) if note.kind == "rows" else ("table", "text")
+        return self.blocks[at] if at < len(self.blocks) and self.blocks[at].kind in kinds else None
+
     def _noted(self, note):
         if note.kind == "run":
             return self._example(note.line, [" ".join(note.text.split())], self._next("fence"))
@@ -181,7 +192,11 @@ class _Reader:
             if fence is None:
                 raise DocumentError(f"line {note.line}: no block follows")
             return Example(self.document, note.line, [], kind="file", sample=fence, name=note.text)
-        target = self._next("table") or (self._next("text") if note.kind != "rows" else None)
+        if note.kind == "tables":
+            example = self._example(note.line, [" ".join(note.text.split())], None)
+            example.kind, example.tables = "tables", [block for block in self.blocks if block.kind == "table"]
+            return example
+        target = self._target(note)
         if target is None:
             raise DocumentError(f"line {note.line}: no table or paragraph follows")
         example = self._example(note.line, [], None)
@@ -191,7 +206,7 @@ class _Reader:
             example.name = " ".join(sources[0].split())
             example.rows = dict(zip(sources[1::2], [" ".join(source.split()) for source in sources[2::2]], strict=True))
             return example
-        command, *templates = [" ".join(part.split()) for part in note.text.split(" | ")]
+        command, *templates = [" ".join(part.split()) for part in re.split(r"\s\|\s", note.text)]
         example.commands = [command]
         example.templates = templates
         return example

@@ -6,9 +6,9 @@ import re
 
 import grammar
 
-HOLE = re.compile(r"\{([\w.]+)(?::([^}]*))?\}")
-FIGURE = r"[-+]?\d[\d.,]*%?"
-UNITS = {"GiB": (2.0**-30, ".1f"), "ms": (1e3, ".2f")}
+HOLE = re.compile(r"\{([\w.+-]+)(?::([^}]*))?\}")
+FIGURE = r"[-+]?\d+(?:[.,]\d+)*%?"
+UNITS = {"GiB": (2.0**-30, ".1f"), "ms": (1e3, ".2f"), "TFLOP": (1e-12, ".1f")}
 DOES_NOT_FIT = "does not fit"
 EVERYWHERE = {"format", "version"}  # keys of every file
 
@@ -18,7 +18,9 @@ class FigureError(Exception):
 
 
 def look_up(answer, path):
-    """'a.0.b' in an answer."""
+    """'a.0.b' in an answer, or the sum of several between '+'."""
+    if "+" in path:
+        return sum(look_up(answer, part) for part in path.split("+"))
     for key in path.split("."):
         try:
             answer = answer[int(key)] if isinstance(answer, list) else answer[key]
@@ -70,10 +72,26 @@ def row(line, template, answer):
     return "|".join(cells)
 
 
-def row_name(line):
-    """The first `code` of a row."""
-    match = grammar.SPAN.search(line)
-    return match[1] if match else None
+def row_names(line):
+    """The names in the first cell of a row."""
+    return grammar.SPAN.findall(line.split("|")[1])
+
+
+def source_of(text):
+    """A command or a file, and a path into its JSON."""
+    command, _, path = text.partition(" | ")
+    return command.strip(), path.strip()
+
+
+def tables_of(lines):
+    """The tables among the lines of an output, each a list of rows."""
+    tables, inside = [], False
+    for line in lines:
+        if line.startswith("|"):
+            tables += [] if inside else [[]]
+            tables[-1].append(line)
+        inside = line.startswith("|")
+    return tables
 
 
 def _named(line):

@@ -75,6 +75,13 @@ CASES = [
      None),
     ("a row of a table", "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.3 s |\n",
      "| `x` | 1.2 s |"),
+    ("rows that name their figures", "<!-- rows: configs/answer.json | {row:.1f} s -->\n| a | b |\n|---|---|\n| `time` + `stages` | 3.2 s |\n",
+     None),
+    ("a row that names its figures", "<!-- rows: configs/answer.json | {row:.1f} s -->\n| a | b |\n|---|---|\n| `time` + `stages` | 1 s |\n",
+     "3.2 s"),
+    ("a table that a command prints", "<!-- tables: cat configs/table -->\nWords.\n\n| a | b |\n|---|---|\n| 1 | 9 ms |\n", None),
+    ("a table that a command prints otherwise", "<!-- tables: cat configs/table -->\n| a | b |\n|---|---|\n| 2 | 3 ms |\n", "| 1 | 3 ms |"),
+    ("a table that is gone", "<!-- tables: cat configs/table -->\n| a | c |\n|---|---|\n| 2 | 3 ms |\n", "0 tables in the place of 1"),
     ("keys of a table", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n", None),
     ("a key is missing", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | |\n",
      "the key 'stages' is not named"),
@@ -105,6 +112,7 @@ class RunExamples(unittest.TestCase):
         self.write("grammar.json", json.dumps(GRAMMAR))
         self.write("answer.json", json.dumps({"time": 1.25, "stages": 2}))
         self.write("answer.txt", ANSWER)
+        self.write("configs/table", "words\n\n| a | b |\n|---|---|\n| 1 | 3 ms |\n")
         self.write("configs/answer.json", json.dumps({"time": 1.25, "stages": 2}))
         self.write("status", "0")
 
