@@ -119,6 +119,7 @@ int run_program(int argc, char** argv) {
   add_validate(verbs, run);
   add_import(verbs, run);
   add_train(verbs, run);
+  add_checkpoint(verbs, run);
   add_compare(verbs, run);
   add_calibrate(verbs, run);
   add_auto(verbs, run);

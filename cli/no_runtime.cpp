@@ -39,6 +39,10 @@ void add_compare(const Verb& app, Run& run) {
              "run several plans and hold them against their predictions (this build cannot)");
 }
 
+void add_checkpoint(const Verb& app, Run& run) {
+  add_absent(app, run, "checkpoint", "look into checkpoints (this build cannot)");
+}
+
 void add_profile(const Verb& app, Run& run) {
   add_absent(app, run, "profile", "measure this machine (this build cannot)");
 }

@@ -26,6 +26,7 @@ void add_check(const Verb& app, Run& run);
 void add_simulate(const Verb& app, Run& run);
 void add_import(const Verb& app, Run& run);
 void add_train(const Verb& app, Run& run);
+void add_checkpoint(const Verb& app, Run& run);
 void add_compare(const Verb& app, Run& run);
 void add_calibrate(const Verb& app, Run& run);
 void add_auto(const Verb& app, Run& run);

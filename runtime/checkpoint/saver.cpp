@@ -152,7 +152,8 @@ Saved Saver::conclude() {
     shard_.remove(folder_);
     world_->barrier("checkpoint removed");
     std::error_code ignored;  // what cannot be removed is no checkpoint, and goes at the next start
-    if (world_->rank() == 0) std::filesystem::remove_all(folder_, ignored);
+    const bool ours = std::filesystem::is_directory(folder_, ignored);
+    if (world_->rank() == 0 && ours) std::filesystem::remove_all(folder_, ignored);
     return saved;
   }
   if (world_->rank() == 0) saved.leftover = remove_expired();

@@ -125,7 +125,7 @@ std::string json_line(const StepMetrics& m) {
   if (m.allocated) line["allocated_bytes"] = m.allocated->value();
   if (m.predicted) line["predicted_bytes"] = m.predicted->value();
   if (m.predicted_seconds) line["predicted_seconds"] = m.predicted_seconds->value();
-  if (m.saved) line["checkpoint"] = json_of(*m.saved);
+  for (const checkpoint::Saved& saved : m.saved) line["checkpoints"].push_back(json_of(saved));
   return line.dump();
 }
 

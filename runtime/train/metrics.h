@@ -27,7 +27,7 @@ struct StepMetrics {
   std::optional<Bytes> allocated = {};            // the fullest rank's peak
   std::optional<Bytes> predicted = {};            // by the plan, for the fullest rank
   std::optional<Seconds> predicted_seconds = {};  // by the plan, for one step
-  std::optional<checkpoint::Saved> saved = {};    // a save that ended after this step
+  std::vector<checkpoint::Saved> saved = {};      // saves that ended after this step
 
   double tokens_per_second() const {
     return seconds.value() > 0 ? static_cast<double>(tokens) / seconds.value() : 0;

@@ -148,26 +148,25 @@ void Saving::begin(RunPosition position) {
   last_time_ = std::chrono::steady_clock::now();
 }
 
-void Saving::ended(const Saved& saved) {
+void Saving::add(Saved saved, std::vector<Saved>& ended) {
   if (tell_ && world_->rank() == 0) tell_(saved);
   if (saved.trouble && options_.stop_on_error) throw Error(*saved.trouble);
+  ended.push_back(std::move(saved));
 }
 
-std::optional<Saved> Saving::after_step(RunPosition position, bool asked, bool last) {
+std::vector<Saved> Saving::after_step(RunPosition position, bool asked, bool last) {
   const Stopwatch watch(stall_);
-  std::optional<Saved> done = saver_.poll();
-  if (done) ended(*done);
-  const bool due = asked || (options_.every_steps > 0 && position.step % options_.every_steps == 0);
+  std::vector<Saved> ended;
+  if (auto saved = saver_.poll()) add(*std::move(saved), ended);
   if (last) {
-    if (saver_.under_way()) ended(*(done = saver_.finish()));
-    const bool is_saved = last_begun_ == position.step && !(done && done->trouble);
-    if (!is_saved) {
-      begin(position);
-      ended(*(done = saver_.finish()));
-    }
-    return done;
+    if (saver_.under_way()) add(saver_.finish(), ended);
+    if (last_begun_ == position.step && (ended.empty() || !ended.back().trouble)) return ended;
+    begin(position);
+    add(saver_.finish(), ended);
+    return ended;
   }
-  if (!due) return done;
+  const bool due = asked || (options_.every_steps > 0 && position.step % options_.every_steps == 0);
+  if (!due) return ended;
   if (!saver_.under_way()) {
     begin(position);
   } else if (tell_ && world_->rank() == 0) {
@@ -180,7 +179,7 @@ std::optional<Saved> Saving::after_step(RunPosition position, bool asked, bool l
                 .fix = "save less often, or to a faster disk"};
     tell_(late);
   }
-  return done;
+  return ended;
 }
 
 }  // namespace braid::train

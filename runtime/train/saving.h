@@ -74,15 +74,15 @@ class Saving {
   bool is_time() const;
 
   // After a step, which left the run at `position`. `asked`: some rank's clock says that a save is
-  // due; `last`: no step follows. Returns a save that ended.
-  std::optional<checkpoint::Saved> after_step(RunPosition position, bool asked, bool last);
+  // due; `last`: no step follows. Returns the saves that ended.
+  std::vector<checkpoint::Saved> after_step(RunPosition position, bool asked, bool last);
 
   Seconds stall() const { return stall_; }  // time of this rank's training that saves took
   std::int64_t host_bytes() const { return saver_.host_bytes(); }
 
  private:
   void begin(RunPosition position);
-  void ended(const checkpoint::Saved& saved);
+  void add(checkpoint::Saved saved, std::vector<checkpoint::Saved>& ended);
 
   SaveOptions options_;
   const Plan* plan_;

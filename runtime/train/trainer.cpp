@@ -169,7 +169,10 @@ RunFacts facts_of(const Plan& plan, const TrainOptions& o) {
                        {"learning_rate.minimum", number(rate.minimum)},
                        {"learning_rate.warmup_steps", fmt::format("{}", rate.warmup_steps)},
                        {"learning_rate.decay_steps", fmt::format("{}", rate.decay_steps)},
-                       {"learning_rate.total_steps", fmt::format("{}", rate.total_steps)},
+                       // A constant rate knows no end.
+                       {"learning_rate.total_steps", rate.kind == LearningRateKind::constant
+                                                         ? "any"
+                                                         : fmt::format("{}", rate.total_steps)},
                        {"adamw.beta1", number(o.adamw.beta1)},
                        {"adamw.beta2", number(o.adamw.beta2)},
                        {"adamw.epsilon", number(o.adamw.epsilon)},
@@ -295,13 +298,13 @@ TrainReport train(const Plan& plan, comm::Group& world, const TrainOptions& opti
     if (options.device.is_cuda() && asks_for_memory(step, start.step))
       allocated = fullest(gather_held(held_by(worker, options.device), options.device, world));
     const bool last = step + 1 == options.steps;
-    std::optional<checkpoint::Saved> saved;
+    std::vector<checkpoint::Saved> saved;
     if (saving)
       saved = saving->after_step(
           {.step = step + 1,
            .samples = start.samples + (step + 1 - start.step) * plan.global_batch},
           result.saving, last || result.stopping);
-    if (saved) unsaved = saved->trouble;
+    if (!saved.empty()) unsaved = saved.back().trouble;
     log.step({.step = step,
               .loss = result.loss,
               .gradient_norm = result.gradient_norm,
