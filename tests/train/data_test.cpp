@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -119,6 +120,54 @@ TEST(TextFile, ThreadsReadAtTheSameTime) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+std::string images(std::uint32_t count, std::uint32_t side) {
+  std::string text = "BRDIMG01";
+  const auto add = [&](std::uint32_t number) {
+    for (int shift = 0; shift < 32; shift += 8)
+      text.push_back(static_cast<char>(number >> shift & 0xff));
+  };
+  for (const std::uint32_t number : {count, 1U, side, side, 2U}) add(number);
+  for (std::uint32_t i = 0; i < count; ++i) add(i % 2);
+  return text + std::string(std::size_t{count} * side * side, '\7');
+}
+
+// What lies behind the new end reads as zeros, which are tokens and pixels like others.
+TEST(FilesCutShortWhileTheyAreRead, AreErrorsInEveryFormat) {
+  struct Case {
+    const char* format;
+    std::string bytes;
+    std::function<std::unique_ptr<Dataset>(const std::filesystem::path&)> open;
+  };
+  constexpr std::int64_t kSequence = 16;
+  std::string lines;
+  for (int i = 0; i < 4000; ++i) lines += "the same again\n";
+  const Case cases[] = {
+      {"text:", lines, [](const auto& file) { return text_file(file, kSequence); }},
+      {"lines:", lines, [](const auto& file) { return text_lines(file, kSequence); }},
+      {"images:", images(60, 32), [](const auto& file) { return image_file(file); }},
+  };
+  for (const Case& c : cases)
+    for (const std::uintmax_t left : {std::uintmax_t{0}, std::uintmax_t{5000}}) {
+      const ScratchFolder folder;
+      write_bytes(folder / "data", c.bytes);
+      const auto data = c.open(folder / "data");
+      std::vector<std::uint8_t> pixels(data->image() ? 32 * 32 : 0);
+      const auto read_last = [&] {
+        if (data->image())
+          data->read_image(data->samples() - 1, pixels);
+        else
+          sample(*data, data->samples() - 1, kSequence + 1);
+      };
+      EXPECT_NO_THROW(read_last()) << c.format;
+      std::filesystem::resize_file(folder / "data", left);
+      const Mistake found = mistake_of(c.format, read_last);
+      EXPECT_TRUE(holds(found.what, "the file was cut short while it was being read")) << c.format;
+      EXPECT_EQ(found.where, (folder / "data").string());
+      if (!data->pads()) continue;
+      EXPECT_THROW(data->length(data->samples() - 1), Error) << c.format;
+    }
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include <cmath>
 #include <set>
 
@@ -117,6 +119,36 @@ TEST(Lines, AreSamplesOfTheirOwnLength) {
                                })
                         .what,
                     "no line"));
+}
+
+TEST(Lines, AreFoundWhereverTheyLieInALargeFile) {
+  constexpr std::size_t kBlock = 1 << 18;  // that lines are counted by
+  std::string text(kBlock - 1, 'x');       // a line that ends with the first block
+  text += '\n' + std::string(2 * kBlock + 5, 'y') + "\n\n\n";  // and one that covers others
+  std::uint64_t random = 1;
+  while (text.size() < 6 * kBlock) {
+    random = mix(random);
+    text += std::string(random % 97, static_cast<char>('a' + random % 26)) + '\n';
+  }
+  text += "no end";
+  std::vector<std::string> lines;
+  std::istringstream all(text);
+  for (std::string line; std::getline(all, line);)
+    if (!line.empty()) lines.push_back(line);
+
+  constexpr std::int64_t kSequence = 64;
+  const ScratchFolder folder;
+  write_bytes(folder / "text", text);
+  const std::shared_ptr<const Dataset> data = text_lines(folder / "text", kSequence);
+  ASSERT_EQ(data->samples(), std::ssize(lines));
+  std::vector<std::int64_t> tokens(kSequence + 1);
+  for (std::int64_t i = 0; i < std::ssize(lines); ++i) {
+    const std::string& line = lines[static_cast<std::size_t>(i)];
+    ASSERT_EQ(data->length(i), std::min(kSequence, std::ssize(line))) << i;
+    data->read(i, tokens);
+    for (std::size_t j = 0; j < tokens.size(); ++j)
+      ASSERT_EQ(tokens[j], j < line.size() ? line[j] : 0) << i << ", " << j;
+  }
 }
 
 TEST(Lines, GiveLengthsToAMaskedModelAndNoLabelsBehindThemToACausalOne) {

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cfenv>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -295,11 +297,82 @@ TEST(Trainer, ReplicasThatPartAreNamed) {
   }
 }
 
+// Endless tokens. From sample `first` on the thread that reads them rounds upward: its rank
+// computes other bits from the same data, as a device that fails does.
+class RoundsUpward : public Dataset {
+ public:
+  RoundsUpward(std::int64_t vocabulary, std::int64_t first)
+      : tokens_(synthetic(vocabulary, 1)), first_(first) {}
+  std::int64_t samples() const override { return 0; }
+  std::int64_t vocabulary() const override { return tokens_->vocabulary(); }
+  std::string describe() const override { return tokens_->describe(); }
+  void read(std::int64_t index, std::span<std::int64_t> tokens) const override {
+    if (index >= first_) std::fesetround(FE_UPWARD);
+    tokens_->read(index, tokens);
+  }
+
+ private:
+  std::unique_ptr<Dataset> tokens_;
+  std::int64_t first_;
+};
+
 TEST(Trainer, ComparesReplicasAsOftenAsAsked) {
+  struct Case {
+    std::int64_t every;
+    const char* noticed;  // empty: never
+  };
   const Plan plan = wide_plan(2);
-  TrainOptions options = options_for(plan, 4);
-  options.check_replicas = 2;
-  EXPECT_THAT(errors_of(2, [&](comm::Group& world) { train(plan, world, options); }), SizeIs(0));
+  const std::int64_t second_step = plan.global_batch;  // its first sample
+  for (const Case& c : {Case{0, ""}, Case{1, "step 2"}, Case{3, "step 3"}, Case{5, ""}}) {
+    const auto errors = errors_of(2, [&](comm::Group& world) {
+      TrainOptions options = options_for(plan, 4);
+      options.check_replicas = c.every;
+      if (world.rank() == 1)
+        options.data =
+            std::make_shared<RoundsUpward>(plan.model.types.front().shape.vocab, second_step);
+      try {
+        train(plan, world, options);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.mistake().where, fmt::format("the weights after {}", c.noticed));
+        throw;
+      }
+    });
+    EXPECT_THAT(errors, SizeIs(*c.noticed == '\0' ? 0 : 2)) << c.every;
+    EXPECT_THAT(errors, Each(HasSubstr("replicas hold different weights"))) << c.every;
+  }
+}
+
+// Files that differ where no block of them is sampled pass for one checkpoint until the weights
+// themselves are compared.
+TEST(Trainer, ComparesTheWeightsThatRanksHaveLoaded) {
+  const Plan plan = wide_plan(2, 20), one = wide_plan(1, 20);
+  const ScratchFolder folder;
+  for (const char* node : {"node0", "node1"}) {
+    std::filesystem::create_directory(folder / node);
+    save_weights(one, 1, folder.path() / node / "model.safetensors");
+  }
+  const std::filesystem::path file = folder.path() / "node1/model.safetensors";
+  // Behind the header, between two of the 64 blocks of 4096 bytes that are sampled.
+  const auto apart = static_cast<std::int64_t>((std::filesystem::file_size(file) - 4096) / 63);
+  ASSERT_GT(apart, 2 * 4096);
+  const std::int64_t unsampled = 40 * apart + 6000;
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(unsampled);
+  const auto byte = static_cast<char>(bytes.get());
+  bytes.seekp(unsampled);
+  bytes.put(static_cast<char>(byte ^ 1));
+  bytes.close();
+  const auto errors = errors_of(2, [&](comm::Group& world) {
+    TrainOptions options = options_for(plan);
+    options.weights = folder / (world.rank() == 0 ? "node0" : "node1");
+    try {
+      train(plan, world, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.mistake().where, "the first weights");
+      throw;
+    }
+  });
+  EXPECT_THAT(errors, AllOf(SizeIs(2), Each(HasSubstr("replicas hold different weights"))));
 }
 
 TEST(Trainer, ATraceThatCannotBeWrittenLeavesTheReport) {
