@@ -71,7 +71,7 @@ OUTPUTS = {"--out": ["new.json", "folder/new.json", "plan.json", "link.json"], "
            "--plot": ["plot.svg"], "--markdown": ["table.md"], "--metrics": ["metrics", "folder"], "--cache": ["cache"]}
 # Without these a run goes on for longer than a fuzzer waits.
 BOUNDED = {"plan": {"--limit": "3"}, "train": {"--steps": "2", "--timeout": "10"},
-           "auto": {"--steps": "1", "--timeout": "10"}, "bench step": {"--steps": "1"},
+           "auto": {"--steps": "1", "--timeout": "10"}, "bench step": {"--steps": "1", "--warmup-steps": "0", "--seq": "64"},
            "compare": {"--steps": "1", "--warmup-steps": "0", "--timeout": "10", "--algorithms": "dp"},
            "profile hardware": {"--limit": "1", "--max-message": "64KiB", "--timeout": "10"},
            "profile model": {"--limit": "1", "--max-message": "64KiB", "--timeout": "10"},
