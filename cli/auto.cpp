@@ -29,6 +29,7 @@
 #include "runtime/measure/stopped.h"
 #include "runtime/models/model.h"
 #include "runtime/parallel/collectives.h"
+#include "runtime/train/agreement.h"
 #include "runtime/train/progress.h"
 
 namespace braid::cli {
@@ -73,6 +74,10 @@ void make_folder(const std::filesystem::path& folder, const std::string& flag) {
                .fix = "name a folder that can be written"});
 }
 
+std::shared_ptr<const train::Dataset> open_job_data(const Job& job) {
+  return open_data(job.flags.data, job.model, job.training.seed, job.training.mask_token);
+}
+
 Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
   Job job;
   job.flags = flags.train;
@@ -92,8 +97,7 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
   job.model =
       load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), job.place.first());
   models::require_supported(job.model);
-  job.training.data =
-      open_data(flags.train.data, job.model, job.training.seed, job.training.mask_token);
+  if (!starts_together(job.place)) job.training.data = open_job_data(job);
   job.cache = flags.cache.empty() ? usual_cache() : std::filesystem::path(flags.cache);
   if (job.place.first()) make_folder(job.cache, "--cache");
   return job;
@@ -245,11 +249,13 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
 int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
   const Job job = read_job(flags, launch);
   return run_world(job.place, [&](comm::Group& world, c10::Device device) {
+    train::TrainOptions mine = job.training;
+    if (!mine.data)
+      mine.data = train::open_together(world, device, [&] { return open_job_data(job); });
     const std::optional<LoadedProfile> profile = measured_profile(job, world, device);
     if (!profile) return kInfeasible;
     const std::optional<Plan> plan = find_plan(job, *profile, world, device);
     if (!plan) return kInfeasible;
-    train::TrainOptions mine = job.training;
     mine.device = device;
     if (!mine.metrics.empty())
       mine.on_start = [&] { write_text(mine.metrics / "plan.json", plan_text(*plan)); };

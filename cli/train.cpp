@@ -131,7 +131,8 @@ int prepare_and_run(const TrainFlags& flags, const std::optional<comm::Launch>& 
   models::require_supported(plan.model);
   if (flags.dry_run) return launch && launch->rank > 0 ? kOk : run_dry(plan, flags, options);
   const Place place = choose_place(flags.world, launch, plan.cluster.num_devices());
-  options.data = open_data(flags.data, plan.model, options.seed, options.mask_token);
+  if (!starts_together(place))
+    options.data = open_data(flags.data, plan.model, options.seed, options.mask_token);
   return run_ranks(plan, flags, place, std::move(options));
 }
 

@@ -14,6 +14,7 @@
 #include "planner/explain/summary.h"
 #include "planner/explain/utilisation.h"
 #include "runtime/measure/room.h"
+#include "runtime/train/agreement.h"
 #include "runtime/train/dry_run.h"
 
 namespace braid::cli {
@@ -146,6 +147,10 @@ int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     train::TrainOptions mine = options;
     mine.device = device;
+    if (!mine.data)
+      mine.data = train::open_together(world, device, [&] {
+        return open_data(flags.data, plan.model, mine.seed, mine.mask_token);
+      });
     return train_as(world, plan, flags, place, std::move(mine));
   });
 }

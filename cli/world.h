@@ -31,6 +31,9 @@ struct Place {
   bool first() const { return !launch || launch->rank == 0; }
 };
 
+// Whether this process is one of several, which may take their time each to open what they read.
+inline bool starts_together(const Place& place) { return place.launch && place.launch->size > 1; }
+
 // As many ranks as --ranks says, else as were launched, else one.
 int asked_ranks(const WorldFlags& flags, const std::optional<comm::Launch>& launch);
 // Throws Error where backend, device, launcher and number of ranks do not go together.

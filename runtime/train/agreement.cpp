@@ -7,8 +7,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "planner/core/error.h"
@@ -140,6 +143,20 @@ void expect_agreement(std::span<const Identity> identities, comm::Group& world, 
                                      world.size(), who_differs(odd)),
                  .where = fmt::format("the start of training, as rank {} sees it", world.rank()),
                  .fix = identity.fix});
+  }
+}
+
+std::shared_ptr<const Dataset> open_together(
+    comm::Group& world, at::Device device,
+    const std::function<std::shared_ptr<const Dataset>()>& open) {
+  constexpr std::chrono::milliseconds kPause(200);
+  auto opening = std::async(std::launch::async, open);
+  std::shared_ptr<const Dataset> data;
+  while (true) {
+    if (!data && opening.wait_for(kPause) == std::future_status::ready) data = opening.get();
+    const auto ready = parallel::gather_words(data ? 1 : 0, world, device, "is the data open");
+    if (std::ranges::find(ready, 0) == ready.end()) return data;
+    if (data) std::this_thread::sleep_for(kPause);
   }
 }
 

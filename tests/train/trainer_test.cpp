@@ -249,6 +249,28 @@ TEST(Trainer, ComparesDataByContentNotByName) {
   EXPECT_THAT(errors_with("same"), AllOf(SizeIs(2), Each(HasSubstr("tokens up to 255"))));
 }
 
+TEST(Trainer, WaitsForARankThatTakesLongerThanTheTimeoutToOpenItsData) {
+  const auto open = [](int rank) -> std::shared_ptr<const Dataset> {
+    if (rank == 1) std::this_thread::sleep_for(kTimeout + kTimeout / 2);
+    return synthetic(8, 1);
+  };
+  EXPECT_THAT(errors_of(2,
+                        [&](comm::Group& world) {
+                          const auto data =
+                              open_together(world, at::kCPU, [&] { return open(world.rank()); });
+                          EXPECT_EQ(data->vocabulary(), 8);
+                        }),
+              SizeIs(0));
+  // Nobody waits for a rank that cannot open its own.
+  const auto errors = errors_of(2, [&](comm::Group& world) {
+    open_together(world, at::kCPU, [&]() -> std::shared_ptr<const Dataset> {
+      if (world.rank() == 1) throw Error({.what = "no such file", .where = "x", .fix = "y"});
+      return synthetic(8, 1);
+    });
+  });
+  EXPECT_THAT(errors, testing::Contains("no such file"));
+}
+
 TEST(Trainer, NamesTheRankWithAnotherCheckpointBehindItsPath) {
   const Plan plan = wide_plan(2), one = wide_plan(1);
   const ScratchFolder folder;
