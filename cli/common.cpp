@@ -168,12 +168,18 @@ bool is_out_of_memory(const std::exception& error) {
 }
 
 Mistake out_of_memory(const std::exception& error) {
-  // libtorch's messages have a sentence with the size, then a stack.
+  constexpr std::string_view kAsked = "you tried to allocate ";
   const std::string_view text = error.what();
-  const bool has_size = dynamic_cast<const std::bad_alloc*>(&error) == nullptr;
-  return {has_size ? fmt::format("out of memory: {}", text.substr(0, text.find('\n')))
-                   : "out of memory",
-          "this machine",
+  std::string what = "out of memory";
+  if (const std::size_t at = text.find(kAsked); at != text.npos) {
+    std::int64_t bytes = 0;
+    const char* digits = text.data() + at + kAsked.size();
+    if (std::from_chars(digits, text.data() + text.size(), bytes).ec == std::errc())
+      what += fmt::format(": {} could not be allocated", format_bytes(Bytes(bytes)));
+  } else if (const std::size_t gpu = text.find("CUDA out of memory"); gpu != text.npos) {
+    what = text.substr(gpu, text.find('\n', gpu) - gpu);
+  }
+  return {std::move(what), "this machine",
           "take a smaller --global-batch, more devices or a smaller model; 'braid train --dry-run' "
           "shows what a plan holds"};
 }

@@ -69,16 +69,16 @@ struct Site {
 class StreamPool {
  public:
   static c10::cuda::CUDAStream take() {
-    const std::scoped_lock lock(mutex_);
-    auto& free = free_[c10::cuda::current_device()];
-    if (free.empty()) return create();
-    const c10::cuda::CUDAStream stream = free.back();
-    free.pop_back();
+    const std::scoped_lock lock(mutex);
+    auto& streams = idle[c10::cuda::current_device()];
+    if (streams.empty()) return create();
+    const c10::cuda::CUDAStream stream = streams.back();
+    streams.pop_back();
     return stream;
   }
   static void give_back(c10::cuda::CUDAStream stream) {
-    const std::scoped_lock lock(mutex_);
-    free_[stream.device_index()].push_back(stream);
+    const std::scoped_lock lock(mutex);
+    idle[stream.device_index()].push_back(stream);
   }
 
  private:
@@ -90,8 +90,8 @@ class StreamPool {
     return c10::cuda::getStreamFromExternal(stream, c10::cuda::current_device());
   }
 
-  inline static std::mutex mutex_;
-  inline static std::map<c10::DeviceIndex, std::vector<c10::cuda::CUDAStream>> free_;
+  inline static std::mutex mutex;
+  inline static std::map<c10::DeviceIndex, std::vector<c10::cuda::CUDAStream>> idle;
 };
 
 // A communicator and its stream: the lane's own, or the one that all lanes of the process share.

@@ -1,7 +1,11 @@
 // Plans that the machine cannot hold are refused before the first byte.
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
 
 #include "planner/core/file.h"
 #include "planner/core/json.h"
@@ -70,6 +74,20 @@ TEST_F(HugeModel, AutoSaysThatNothingFitsBeforeItMeasures) {
   EXPECT_THAT(outcome.out, HasSubstr("No plan fits"));
   EXPECT_THAT(outcome.error, Not(HasSubstr("measuring")));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ / "kept"));
+}
+
+// bench asks for no plan, and so for no room beforehand. The limit keeps a machine that promises
+// more than it has from trying.
+TEST_F(HugeModel, MemoryThatRunsOutIsNoBug) {
+  const std::string command = fmt::format(
+      "cd '{}' && ulimit -v 60000000 && '{}' bench step --model huge.json --global-batch 1 --steps "
+      "1 "
+      "2> error",
+      folder_.path().string(), BRAID_BINARY);
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_THAT(read_text(folder_ / "error"),
+              HasSubstr("braid: error: out of memory: 2.0 TiB could not be allocated\n  where: "));
 }
 
 }  // namespace
