@@ -15,7 +15,7 @@ at::Tensor host_memory(std::int64_t elements, at::ScalarType type, c10::Device d
 
 struct HostCopy::State {
   c10::Device device;
-  CopyThread thread;  // of a CPU
+  CopyThread thread = {};  // of a CPU
   // Of a GPU: a stream of its own; when the sources are ready, and when they were copied.
   cudaStream_t stream = nullptr;
   cudaEvent_t ready = nullptr, copied = nullptr;

@@ -35,9 +35,10 @@ MADE = [
     ["plan", "--model", "model.json", "--cluster", "cluster.json", "--global-batch", "8", "--algorithm", "pp", "--out",
      "plan_pp.json"],
     ["train", "plan.json", "--steps", "1", "--metrics", "run", "--out", "report.json"],
+    ["train", "plan.json", "--steps", "1", "--save", "saved"],
     ["compare", "--model", "tiny.json", "--cluster", "one_node.json", "--global-batch", "8", "--precision", "fp32", "--seq",
      "64", "--algorithms", "dp", "--steps", "1", "--warmup-steps", "0", "--out", "results.json"],
-    ["profile", "model", "--model", "tiny.json", "--global-batch", "8", "--ranks", "2", "--limit", "2", "--max-message", "64KiB",
+    ["profile", "model", "--model", "tiny.json", "--global-batch", "8", "--ranks", "2", "--limit", "8", "--max-message", "64KiB",
      "--out", "measured.json"],
 ]
 

@@ -32,7 +32,8 @@ SENSIBLE = {
     "--device": ["cpu", "cuda"],
     "--format": ["text", "json"],
     "--data": ["synthetic", "text:book.txt", "lines:book.txt", "megatron:tokens", "images:pictures.bin"],
-    "--weights": ["weights.safetensors"],
+    "--weights": ["weights.safetensors", "saved"],
+    "--on-save-error": ["continue", "stop"],
     "--straggler": ["1:1.2", "50%:1.5", "0:2,1:1.1"],
     "--slowdown": ["1.1:1.3"],
     "--report": ["report.json"],
@@ -52,6 +53,7 @@ BY_TYPE = {
     "X": ["0", "0.1", "1", "3e-4"],
     "P": ["0", "0.1"],
     "ID": ["0", "5"],
+    "M": ["1"],
     "SECONDS": ["1", "2", "5"],
     "SIZE": ["1GiB", "64MiB"],
     "PERCENT": ["1", "5"],
@@ -68,7 +70,8 @@ HOSTILE = ["", " ", "0", "-1", "-0", "1.5", "28.0", "1e3", "1e308", "-1e308", "1
            "--help", "--format", "@model.json"]
 # The program writes to these by intention; what they name may change.
 OUTPUTS = {"--out": ["new.json", "folder/new.json", "plan.json", "link.json"], "--trace": ["trace.json"],
-           "--plot": ["plot.svg"], "--markdown": ["table.md"], "--metrics": ["metrics", "folder"], "--cache": ["cache"]}
+           "--plot": ["plot.svg"], "--markdown": ["table.md"], "--metrics": ["metrics", "folder"], "--cache": ["cache"],
+           "--save": ["saved", "saved", "kept"]}
 # Without these a run goes on for longer than a fuzzer waits.
 BOUNDED = {"plan": {"--limit": "3"}, "train": {"--steps": "2", "--timeout": "10"},
            "auto": {"--steps": "1", "--timeout": "10"}, "bench step": {"--steps": "1", "--warmup-steps": "0", "--seq": "64"},
