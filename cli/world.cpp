@@ -247,7 +247,8 @@ int launched(const LaunchedWork& work) {
 
 std::string sharing_remark(const Place& place) {
   if (place.backend == BackendKind::nccl) return "";
-  const int ranks = place.launch ? place.launch->local_size : place.ranks;
+  const int ranks =
+      place.backend == BackendKind::in_process ? place.ranks : place.launch->local_size;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (ranks <= cores) return "";
   return fmt::format(
