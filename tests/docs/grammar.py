@@ -169,3 +169,22 @@ def listed_statuses(text):
     """Those of a table 'status | meaning'."""
     rows = re.search(r"^\| status \|.*\n\|.*\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
     return {int(number) for row in rows[1].splitlines() for number in re.findall(r"\d+", row.split("|")[1])} if rows else set()
+
+
+def script_commands(text):
+    """The commands of ours in a shell script, as words; variables that it sets to plain words are filled in."""
+    values = dict(re.findall(r"^(\w+)=([\w./-]+)$", text, flags=re.MULTILINE))
+    joined = re.sub(r"\\\n\s*", "", text)
+    for line in re.findall(r"^(?:show |\w+=\$\()?(build/braid .+)$", joined, flags=re.MULTILINE):
+        filled = re.sub(r"\$(\w+)", lambda name: values.get(name[1], name[0]), re.sub(r" \|\| .*", "", line))
+        yield shlex.split(filled)
+
+
+def quickstart_faults(grammar, script, readme_commands):
+    """Why the quickstart does not run what the README shows, or what the program takes."""
+    commands = list(script_commands(script))
+    faults = [f"{reason}: {' '.join(words)}" for words in commands if (reason := grammar.fault(words[1:], whole=True))]
+    shown = [words[:words.index("--metrics")] for words in map(words_of, readme_commands) if "--metrics" in words]
+    if not shown or not all(any(words[:len(wanted)] == wanted for words in commands) for wanted in shown):
+        faults.append("the README shows a command with --metrics that the quickstart does not run")
+    return faults

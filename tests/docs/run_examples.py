@@ -26,6 +26,7 @@ import rewrite
 
 SHARED = ("configs", "tests", "benchmarks", "docs", "scripts", "schemas", "LICENSE")
 LIMIT = {False: 120, True: 3600}  # seconds a command may take, by --long
+QUICKSTART = "scripts/quickstart"
 VERBS = "docs/commands.md"
 STATUSES = ("docs/commands.md", "docs/file-formats.md")
 
@@ -280,6 +281,13 @@ class Checker:
                                    f"{sorted(grammar.statuses_of(shown))}")
 
 
+    def quickstart(self):
+        readme = documents.examples_of("README.md", (self.root / "README.md").read_text(encoding="utf-8"))
+        commands = [command for example in readme for command in example.commands]
+        script = (self.root / QUICKSTART).read_text(encoding="utf-8")
+        self.faults += [f"{QUICKSTART}: {reason}" for reason in grammar.quickstart_faults(self.grammar, script, commands)]
+
+
 def all_documents(root):
     files = [root / "README.md", root / "CONTRIBUTING.md", root / "CHANGELOG.md", root / "configs/examples/README.md",
              *sorted((root / "docs").rglob("*.md"))]
@@ -299,6 +307,7 @@ def main():
         checker.document(name)
     if not given.documents:
         checker.whole()
+        checker.quickstart()
     for seconds, place in sorted(checker.slowest, reverse=True)[:3]:
         print(f"{seconds:6.1f} s  {place}")
     print("\n".join(checker.faults))

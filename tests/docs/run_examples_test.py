@@ -189,6 +189,18 @@ class RunExamples(unittest.TestCase):
         self.assertIn("does not name --tree", checker.faults[0])
         self.assertIn("[0, 4]", checker.faults[1])
 
+    def test_the_quickstart_runs_what_the_readme_shows(self):
+        checker = run_examples.Checker(self.root, self.program)
+        self.write("README.md", "    build/braid plan --model m.json --metrics run\n")
+        script = 'name=m.json\nshow build/braid plan --model "$name" \\\n  --tree || status=$?\n'
+        for text, words in ((script, None), (script.replace("name=m", "name=n"), "the README shows"),
+                            (script.replace("--tree", "--three"), "no flag '--three'")):
+            checker.faults = []
+            self.write("scripts/quickstart", text)
+            checker.quickstart()
+            self.assertEqual(len(checker.faults), 1 if words else 0, checker.faults)
+            self.assertIn(words or "", "".join(checker.faults))
+
     def test_exit_status(self):
         self.write("docs/page.md", document(ANSWER))
         script = [run_examples.__file__, "--braid", str(self.program), "--root", str(self.root), "docs/page.md"]
