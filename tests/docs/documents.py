@@ -18,7 +18,7 @@ its output. A note is an HTML comment on lines of its own, ahead of the block it
          search: SOURCE -->              its row `search` the keys of that one; a paragraph names all of them
     <!-- example: not output -->         the block shows something else
 
-A SOURCE is a command or a file, and behind " | " a path into its JSON. Several words of an `example` stand between commas. Commands of one document share a folder and run in order.
+A SOURCE is a command or a file, and behind " | " a path into its JSON. In a TEMPLATE `\\|` is a bar. Several words of an `example` stand between commas. Commands of one document share a folder and run in order.
 """
 
 import dataclasses
@@ -207,6 +207,7 @@ class _Reader:
             example.rows = dict(zip(sources[1::2], [" ".join(source.split()) for source in sources[2::2]], strict=True))
             return example
         command, *templates = [" ".join(part.split()) for part in re.split(r"\s\|\s", note.text)]
+        templates = [template.replace("\\|", "|") for template in templates]
         example.commands = [command]
         example.templates = templates
         return example

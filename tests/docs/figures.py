@@ -8,7 +8,7 @@ import grammar
 
 HOLE = re.compile(r"\{([\w.+-]+)(?::([^}]*))?\}")
 FIGURE = r"[-+]?\d+(?:[.,]\d+)*%?"
-UNITS = {"GiB": (2.0**-30, ".1f"), "ms": (1e3, ".2f"), "TFLOP": (1e-12, ".1f")}
+UNITS = {"GiB": (2.0**-30, ".1f"), "ms": (1e3, ".2f"), "ms.1": (1e3, ".1f"), "TFLOP": (1e-12, ".1f")}
 DOES_NOT_FIT = "does not fit"
 EVERYWHERE = {"format", "version"}  # keys of every file
 
@@ -42,13 +42,14 @@ def fill(template, answer):
 
 
 def _pattern(template):
-    """What the document may have where the template stands, whatever the figures; words may be broken over lines."""
+    """What the document may have where the template stands, a group for each figure. Words may be broken over lines, and
+    '…' stands for the rest of a line."""
     parts, at = [], 0
     for hole in HOLE.finditer(template):
-        parts += [re.escape(template[at:hole.start()]), FIGURE]
+        parts += [re.escape(template[at:hole.start()]), f"({FIGURE})"]
         at = hole.end()
     parts.append(re.escape(template[at:]))
-    return re.compile(re.sub(r"(\\ )+", r"\\s+", "".join(parts)))
+    return re.compile(re.sub(r"(\\ )+", r"\\s+", "".join(parts)).replace("…", ".*?"))
 
 
 def paragraph(lines, templates, answer):
@@ -57,10 +58,9 @@ def paragraph(lines, templates, answer):
     for template in templates:
         match = _pattern(template).search(text)
         if match is None:
-            raise FigureError(f"the paragraph does not say '{template}'")
-        now = iter(fill(template, answer).split())
-        filled = re.sub(r"\S+", lambda _: next(now), match[0])
-        text = text[:match.start()] + filled + text[match.end():]
+            raise FigureError(f"the document does not say '{template}'")
+        for i, hole in reversed(list(enumerate(HOLE.finditer(template), start=1))):
+            text = text[:match.start(i)] + _format(look_up(answer, hole[1]), hole[2]) + text[match.end(i):]
     return text.split("\n")
 
 

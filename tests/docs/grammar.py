@@ -10,6 +10,7 @@ import subprocess
 SPAN = re.compile(r"`([^`]+)`")
 FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 FORMER = re.compile(r"\b(was|were|had)\s+(`[^`]+`,\s+)?$")
+OURS = ("configs/", "tests/", "benchmarks/", "scripts/", "docs/")  # files of the repository
 LAUNCHERS = ("mpirun", "srun", "torchrun")
 # Flags of other programs that documents name by themselves.
 FOREIGN = {"--preset", "--help", "--version"}
@@ -91,6 +92,9 @@ def absent_filter(command):
 def command_fault(grammar, root, command):
     """Why a command of a document cannot be run as it stands, or None."""
     words = words_of(command)
+    missing = next((word for word in words if word.startswith(OURS) and not (root / word).exists()), None)
+    if missing:
+        return f"there is no {missing}"
     while re.fullmatch(r"\w+=.*", words[0]):
         words = words[1:]
     program = next((i for i, word in enumerate(words) if os.path.basename(word) == "braid"), None)
@@ -104,7 +108,7 @@ def command_fault(grammar, root, command):
 def _script_fault(root, words):
     path = root / words[0]
     if not os.access(path, os.X_OK):
-        return f"there is no program {words[0]}"
+        return f"{words[0]} cannot be run"
     text = path.read_text(encoding="utf-8", errors="replace")
     if words[0] == "scripts/test":
         return None  # its arguments are ctest's

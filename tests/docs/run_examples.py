@@ -22,6 +22,7 @@ import compare
 import documents
 import figures
 import grammar
+import links
 import rewrite
 
 SHARED = ("configs", "tests", "benchmarks", "docs", "scripts", "schemas", "LICENSE")
@@ -103,9 +104,10 @@ class Checker:
     def document(self, name):
         path = self.root / name
         text = path.read_text(encoding="utf-8")
-        self.faults += [f"{name}:{line}: {reason}"
-                        for line, reason in grammar.span_faults(self.grammar, self.foreign, documents.prose_of(text))]
         try:
+            prose = documents.prose_of(text)
+            found = grammar.span_faults(self.grammar, self.foreign, prose) + links.faults(self.root, name, prose)
+            self.faults += [f"{name}:{line}: {reason}" for line, reason in found]
             examples = documents.examples_of(name, text)
         except documents.DocumentError as error:
             self.faults.append(f"{name}: {error}")
@@ -140,6 +142,7 @@ class Checker:
             if example.kind == "file":
                 return self._file(scratch, example)
             if example.long and not self.long:
+                self.skipped += 1
                 return []
             return {"figures": self._figures, "rows": self._rows, "keys": self._keys,
                     "tables": self._tables}[example.kind](scratch, example)

@@ -1,0 +1,40 @@
+"""Links between documents: the files they lead to exist, and so do the headings."""
+
+import re
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ELSEWHERE = ("http://", "https://", "mailto:")
+
+
+def anchor_of(heading):
+    """The anchor that GitHub gives a heading."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def anchors_of(text):
+    """The anchors of a document; equal headings are numbered."""
+    anchors, seen = set(), {}
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), flags=re.MULTILINE):
+        anchor = anchor_of(heading)
+        count = seen.get(anchor, 0)
+        seen[anchor] = count + 1
+        anchors.add(f"{anchor}-{count}" if count else anchor)
+    return anchors
+
+
+def faults(root, name, text):
+    """Links of a document that lead nowhere, as (line, reason)."""
+    found = []
+    for match in LINK.finditer(text):
+        link = match[1]
+        if link.startswith(ELSEWHERE):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (root / name).parent / path if path else root / name
+        line = text.count("\n", 0, match.start()) + 1
+        if not target.exists():
+            found.append((line, f"the link {link} leads to no file"))
+        elif anchor and anchor not in anchors_of(target.read_text(encoding="utf-8")):
+            found.append((line, f"the link {link} leads to no heading"))
+    return found
