@@ -3,7 +3,7 @@
 import re
 
 # Lines that come by the clock: progress, written to standard error.
-PROGRESS = re.compile(r"braid: \d+ of \d+ configurations|\[[#.]+\] +\d+/\d+ ")
+PROGRESS = re.compile(r"braid: (?:\d+ of \d+ configurations|(?:\d+ ?(?:h|min|m|s) ?)+: )|\[[#.]+\] +\d+/\d+ ")
 STEP = re.compile(r"step +\d+/\d+ ")
 # Times of the search itself, whatever else is compared.
 CLOCKS = [re.compile(r"(?<=found in )[\d.]+ (ns|us|ms|s)\b"),

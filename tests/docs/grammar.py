@@ -13,7 +13,7 @@ FORMER = re.compile(r"\b(was|were|had)\s+(`[^`]+`,\s+)?$")
 OURS = ("configs/", "tests/", "benchmarks/", "scripts/", "docs/")  # files of the repository
 LAUNCHERS = ("mpirun", "srun", "torchrun")
 # Flags of other programs that documents name by themselves.
-FOREIGN = {"--preset", "--help", "--version"}
+FOREIGN = {"--preset", "--help", "--version", "--gpu-bind"}
 
 
 class Grammar:
