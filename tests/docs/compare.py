@@ -14,6 +14,7 @@ MACHINE = re.compile(rf"{NUMBER}k? ?(?:(?:ns|us|ms|s|%|times|[KMGT]?B/s|samples/
                      rf"|\d+m\d+s|{NUMBER}(?=$)|[█▉▊▋▌▍▎▏]+")
 SECONDS = re.compile(r"[\d.]+ (ms|s)\b")
 DECIMAL = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
+WIDTH = 80  # columns of an answer in a pipe
 TOLERANCE = 0.02  # relative, of decimals where times vary: losses differ by rounding between machines
 
 
@@ -110,6 +111,8 @@ def _lines_vary_fault(sample, output):
         found = next((i for i in range(at, len(output)) if label(output[i]) == words), None)
         if found is None:
             return f"the document has  {line}\nthe program has no line '{words} …' there"
+        if len(line) > WIDTH >= len(output[found]):
+            return f"the document has  {line}\nthe program fits it into {WIDTH} columns"
         at = found + 1
     return None
 

@@ -1,8 +1,9 @@
-"""Links between documents: the files they lead to exist, and so do the headings."""
+"""Links between documents lead to files and headings that exist, and lists of folders are in the include order."""
 
 import re
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+CHAIN = re.compile(r"\w+(?:\s+→\s+\w+)+")
 ELSEWHERE = ("http://", "https://", "mailto:")
 
 
@@ -37,4 +38,15 @@ def faults(root, name, text):
             found.append((line, f"the link {link} leads to no file"))
         elif anchor and anchor not in anchors_of(target.read_text(encoding="utf-8")):
             found.append((line, f"the link {link} leads to no heading"))
+    return found
+
+
+def order_faults(text, orders):
+    """Chains 'a → b → c' of three and more folders that are not one of the orders, as (line, reason)."""
+    known = {folder for order in orders for folder in order}
+    found = []
+    for match in CHAIN.finditer(text):
+        chain = re.split(r"\s+→\s+", match[0])
+        if len(chain) > 2 and len(known & set(chain)) > 2 and chain not in orders:
+            found.append((text.count("\n", 0, match.start()) + 1, f"not the include order: {' → '.join(chain)}"))
     return found

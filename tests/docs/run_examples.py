@@ -25,6 +25,10 @@ import grammar
 import links
 import rewrite
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "layering"))
+from check_layers import ORDER  # noqa: E402
+
+ORDERS = list(ORDER.values())
 SHARED = ("configs", "tests", "benchmarks", "docs", "scripts", "schemas", "LICENSE")
 LIMIT = {False: 120, True: 3600}  # seconds a command may take, by --long
 QUICKSTART = "scripts/quickstart"
@@ -93,9 +97,9 @@ def expected_status(example):
 class Checker:
     """Checks the examples of documents; collects faults, and with `update` new lines for them."""
 
-    def __init__(self, root, program, *, long=False, update=False):
+    def __init__(self, root, program, *, long=False, update=False, show=False):
         self.root, self.program = root, program
-        self.long, self.update = long, update
+        self.long, self.update, self.show = long, update, show
         self.grammar = grammar.Grammar(program)
         self.foreign = grammar.FOREIGN | grammar.script_flags(root)
         self.faults, self.ran, self.parsed, self.skipped, self.updated = [], 0, 0, 0, 0
@@ -107,6 +111,7 @@ class Checker:
         try:
             prose = documents.prose_of(text)
             found = grammar.span_faults(self.grammar, self.foreign, prose) + links.faults(self.root, name, prose)
+            found += links.order_faults(text, ORDERS)
             self.faults += [f"{name}:{line}: {reason}" for line, reason in found]
             examples = documents.examples_of(name, text)
         except documents.DocumentError as error:
@@ -166,6 +171,8 @@ class Checker:
             begin = time.monotonic()
             status, output = scratch.run(command)
             self.slowest.append((time.monotonic() - begin, f"{example.document}:{example.line}"))
+            if self.show:
+                print(f"$ {command}\n{output}", flush=True)
             wanted = expected_status(example) if command == example.commands[-1] else 0
             if status != wanted:
                 self._fault(example, f"status {status} in the place of {wanted}: {command}\n{output[-1500:]}")
@@ -303,9 +310,11 @@ def main():
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="of the repository")
     parser.add_argument("--long", action="store_true", help="run the commands marked 'long' too")
     parser.add_argument("--update", action="store_true", help="write the samples of now into the documents")
+    parser.add_argument("--show", action="store_true", help="show what the commands print, as they end")
     parser.add_argument("documents", nargs="*", help="as paths below the root (default: all)")
     given = parser.parse_args()
-    checker = Checker(given.root.resolve(), given.braid.resolve(), long=given.long, update=given.update)
+    checker = Checker(given.root.resolve(), given.braid.resolve(), long=given.long, update=given.update,
+                      show=given.show)
     for name in given.documents or all_documents(checker.root):
         checker.document(name)
     if not given.documents:

@@ -69,6 +69,8 @@ CASES = [
     ("links", "# One thing: `a` and b\n\nSee [it](#one-thing-a-and-b) and [a file](../configs/table).\n", None),
     ("a link to no file", "See [it](nowhere.md).\n", "leads to no file"),
     ("a link to no heading", "# One\n\nSee [it](page.md#two).\n", "leads to no heading"),
+    ("the include order", "runtime/ comm → ops → parallel → models →\n  checkpoint → train → measure\n", None),
+    ("not the include order", "runtime/ comm → ops → parallel → measure\n", "not the include order"),
     ("a hidden command", "<!-- run: build/braid plan --model\n  m.json -->\n```\n…\n  time   1.25 s\n…\n```\n", "1.250 s"),
     ("figures in a sentence", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes\n1.25 s.\n", None),
     ("another figure in a sentence", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes 1.2 s.\n",
