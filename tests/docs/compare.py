@@ -3,19 +3,28 @@
 import re
 
 # Lines that come by the clock: progress, written to standard error.
-PROGRESS = re.compile(r"braid: (?:\d+ of \d+ configurations|(?:\d+ ?(?:h|min|m|s) ?)+: )|\[[#.]+\] +\d+/\d+ ")
+PROGRESS = re.compile(
+    r"braid: (?:\d+ of \d+ configurations|(?:\d+ ?(?:h|min|m|s) ?)+: )|\[[#.]+\] +\d+/\d+ "
+)
 STEP = re.compile(r"step +\d+/\d+ ")
 # Times of the search itself, whatever else is compared.
-CLOCKS = [re.compile(r"(?<=found in )[\d.]+ (ns|us|ms|s)\b"),
-          re.compile(r"(?<=· )[\d.]+ (us|ms|s) \([\d.]+ (us|ms|s) CPU\)")]
+CLOCKS = [
+    re.compile(r"(?<=found in )[\d.]+ (ns|us|ms|s)\b"),
+    re.compile(r"(?<=· )[\d.]+ (us|ms|s) \([\d.]+ (us|ms|s) CPU\)"),
+]
 NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 # Figures of the machine: times, rates, percentages, ratios.
-MACHINE = re.compile(rf"{NUMBER}k? ?(?:(?:ns|us|ms|s|%|times|[KMGT]?B/s|samples/s|tok/s|[KMGT]?FLOP/s)(?!\w)|K tokens/s)"
-                     rf"|\d+m\d+s|{NUMBER}(?=$)|[█▉▊▋▌▍▎▏]+")
+MACHINE = re.compile(
+    rf"{NUMBER}k? ?(?:(?:ns|us|ms|s|%|times|[KMGT]?B/s|samples/s|tok/s|[KMGT]?FLOP/s)(?!\w)"
+    r"|K tokens/s)"
+    rf"|\d+m\d+s|{NUMBER}(?=$)|[█▉▊▋▌▍▎▏]+"
+)
 SECONDS = re.compile(r"[\d.]+ (ms|s)\b")
 DECIMAL = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 WIDTH = 80  # columns of an answer in a pipe
-TOLERANCE = 0.02  # relative, of decimals where times vary: losses differ by rounding between machines
+TOLERANCE = (
+    0.02  # relative, of decimals where times vary: losses differ by rounding between machines
+)
 
 
 def is_gap(line):
@@ -23,8 +32,11 @@ def is_gap(line):
 
 
 def clean(text, sample):
-    """The lines of an output, without progress and empty lines at either end. Of a run's steps those of the sample are
-    left: after ten seconds without one the program shows a step that was not asked for."""
+    """The lines of an output, without progress and empty lines at either end.
+
+    Of a run's steps those of the sample are left: after ten seconds without one the program shows
+    a step that was not asked for.
+    """
     lines = [line.rstrip() for line in text.replace("\r", "\n").split("\n")]
     lines = [line for line in lines if not PROGRESS.match(line)]
     steps = {match[0] for match in map(STEP.match, sample) if match}
@@ -71,7 +83,7 @@ def line_test(example):
 
 
 def segments_of(sample):
-    """The runs of lines between gaps, and whether a gap stands before the first and behind the last."""
+    """The runs of lines between gaps; an empty one stands before a first and behind a last gap."""
     segments = [[]]
     for line in sample:
         if is_gap(line):
@@ -82,27 +94,38 @@ def segments_of(sample):
 
 
 def _fits(segment, output, at, same):
-    return at + len(segment) <= len(output) and all(same(a, b) for a, b in zip(segment, output[at:], strict=False))
+    return at + len(segment) <= len(output) and all(
+        same(a, b) for a, b in zip(segment, output[at:], strict=False)
+    )
 
 
 def _closest(segment, output, start, same):
     """How far a segment comes at its best, as words."""
+
     def matched(at):
         count = 0
-        while count < len(segment) and at + count < len(output) and same(segment[count], output[at + count]):
+        while (
+            count < len(segment)
+            and at + count < len(output)
+            and same(segment[count], output[at + count])
+        ):
             count += 1
         return count
+
     best = max(range(start, len(output) + 1), key=lambda at: (matched(at), -at), default=start)
     count = matched(best)
     now = output[best + count] if best + count < len(output) else "(the output ends)"
     if count == 0:
         words = set(segment[0].split())
-        now = max(output[start:] or ["(the output ends)"], key=lambda line: len(words & set(line.split())))
-    return f"the document has  {segment[count] if count < len(segment) else '(an end)'}\nthe program now   {now}"
+        now = max(
+            output[start:] or ["(the output ends)"], key=lambda line: len(words & set(line.split()))
+        )
+    shown = segment[count] if count < len(segment) else "(an end)"
+    return f"the document has  {shown}\nthe program now   {now}"
 
 
 def _lines_vary_fault(sample, output):
-    """Labels of the sample's lines must come in the same order; lines that begin with a figure are free."""
+    """Labels of the sample's lines come in the same order; lines that begin with a figure are free."""
     at = 0
     for line in sample:
         words = label(line)
@@ -118,7 +141,7 @@ def _lines_vary_fault(sample, output):
 
 
 def fault(example, sample, output):
-    """Why a sample is not what the program printed, as text, or None. A line '…' stands for any lines."""
+    """Why a sample is not what was printed, as text, or None. A line '…' stands for any lines."""
     if example.lines_vary:
         return _lines_vary_fault(sample, output)
     same = line_test(example)
@@ -126,8 +149,14 @@ def fault(example, sample, output):
     at = 0
     for i, segment in enumerate(segments):
         last = i == len(segments) - 1
-        starts = [at] if i == 0 else [len(output) - len(segment)] if last and segment else range(at, len(output) + 1)
-        found = next((start for start in starts if start >= at and _fits(segment, output, start, same)), None)
+        starts = (
+            [at]
+            if i == 0
+            else [len(output) - len(segment)] if last and segment else range(at, len(output) + 1)
+        )
+        found = next(
+            (start for start in starts if start >= at and _fits(segment, output, start, same)), None
+        )
         if found is None:
             return _closest(segment, output, at, same)
         at = found + len(segment)

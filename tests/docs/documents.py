@@ -1,31 +1,37 @@
-"""Reads documents: their commands, the samples of output below them, and the notes that say how to run them.
+"""Reads documents: commands, samples of output, and the notes that say how to run them.
 
-A command is an indented block that begins with a program of ours or a launcher; what follows it at once between ``` is
-its output. A note is an HTML comment on lines of its own, ahead of the block it speaks of:
+A command is an indented block that begins with a program of ours or a launcher; the block between
+``` right behind it is its output. Commands of one document share a folder and run in order. A note
+is an HTML comment on lines of its own, ahead of the block it speaks of:
 
-    <!-- example: long -->               runs only with --long
-    <!-- example: times vary -->         times, rates and percentages are the machine's; the rest is compared
-    <!-- example: lines vary -->         what is printed depends on measurements: only the lines' first words are compared
-    <!-- example: status 3 -->           the exit status, where the sample does not show it
-    <!-- example: parsed, REASON -->     not run; verb and flags exist
-    <!-- run: COMMAND -->                a command that readers do not see; a sample may follow
-    <!-- file: NAME -->                  the block is a file: one of the repository, or one that later commands read
-    <!-- figures: SOURCE | TEMPLATE -->  the next paragraph has this text, with figures of that JSON in {path:format}
-    <!-- rows: SOURCE | TEMPLATE -->     so has the last cell of every row of the next table; {row} is the first `name` of the
-                                         row, and in a hole the sum of all that its first cell names
-    <!-- tables: COMMAND -->             the document's tables with the heads that the command prints are those it prints
-    <!-- keys: SOURCE + SOURCE           the first column of the next table has the keys of that JSON, and
-         search: SOURCE -->              its row `search` the keys of that one; a paragraph names all of them
-    <!-- example: not output -->         the block shows something else
+    <!-- example: WORDS -->        how the next command is run, words between commas:
+                                     long              only with --long
+                                     times vary        times, rates and percentages do not count
+                                     lines vary        only the first words of lines count
+                                     status 3          the exit status, if no sample shows it
+                                     parsed, REASON    not run; verb, flags and files exist
+                                     not output        the next block shows something else
+    <!-- run: COMMAND -->          a command that readers do not see; its sample may follow
+    <!-- file: NAME -->            the block is a file: the repository's, or one for later commands
+    <!-- figures: SOURCE | TEXT -->  the next paragraph or table has TEXT, with figures of the JSON
+                                   in {path:format}; several TEXTs stand between bars
+    <!-- rows: SOURCE | TEXT -->   so has the last cell of each row of the next table; {row} is the
+                                   first `name` of the row, in a figure the sum of all its names
+    <!-- tables: COMMAND -->       the document's tables are those that the command prints
+    <!-- keys: SOURCE              the next table's first column, or the paragraph, names the JSON's
+         name: SOURCE -->          keys, and the row of `name` those of another SOURCE
 
-A SOURCE is a command or a file, and behind " | " a path into its JSON. In a TEMPLATE `\\|` is a bar. Several words of an `example` stand between commas. Commands of one document share a folder and run in order.
+A SOURCE is a command or a file, and behind " | " a path into its JSON; SOURCE + SOURCE has the
+keys of both. In a TEXT `\\|` is a bar and `…` the rest of a line.
 """
 
 import dataclasses
 import re
 import shlex
 
-PROGRAM = re.compile(r"(\w+=\S+ )*(build/\S+|braid|mpirun|srun|torchrun|scripts/\S+|benchmarks/\S+)( |$)")
+PROGRAM = re.compile(
+    r"(\w+=\S+ )*(build/\S+|braid|mpirun|srun|torchrun|scripts/\S+|benchmarks/\S+)( |$)"
+)
 NOTE = re.compile(r"<!--\s*(?P<kind>\w+):\s*(?P<text>.*?)\s*-->", re.DOTALL)
 KINDS = ("example", "run", "file", "figures", "rows", "keys", "tables")
 WORDS = ("long", "times vary", "lines vary", "parsed", "not output")
@@ -59,19 +65,19 @@ class Example:
     """What is run or checked at one place of a document."""
 
     document: str
-    line: int                      # counted from 1
-    commands: list                 # the last one makes the sample
-    kind: str = "run"              # run, parsed, file, figures, rows, keys, tables
+    line: int  # counted from 1
+    commands: list  # the last one makes the sample
+    kind: str = "run"  # run, parsed, file, figures, rows, keys, tables
     sample: Block = None
     long: bool = False
     times_vary: bool = False
     lines_vary: bool = False
     status: int = None
     reason: str = ""
-    name: str = ""                 # of a file; the source of keys
-    rows: dict = dataclasses.field(default_factory=dict)  # of a table: the sources of the keys in its second column
+    name: str = ""  # of a file; the source of keys
+    rows: dict = dataclasses.field(default_factory=dict)  # sources of keys by row of a table
     templates: list = dataclasses.field(default_factory=list)
-    target: Block = None           # the paragraph or the table that has figures
+    target: Block = None  # the paragraph or the table that has figures
     tables: list = dataclasses.field(default_factory=list)  # of the document
 
 
@@ -81,11 +87,13 @@ def _note(lines, first):
         last += 1
         if last == len(lines):
             raise DocumentError(f"line {first + 1}: a comment without an end")
-    match = NOTE.fullmatch("\n".join(lines[first:last + 1]).strip())
+    match = NOTE.fullmatch("\n".join(lines[first : last + 1]).strip())
     note = Note(match["kind"], match["text"], first + 1) if match else None
     if note and note.kind not in KINDS:
-        raise DocumentError(f"line {first + 1}: no such note: {note.kind} (there are {', '.join(KINDS)})")
-    return Block("note", first, last + 1, lines[first:last + 1], note=note)
+        raise DocumentError(
+            f"line {first + 1}: no such note: {note.kind} (there are {', '.join(KINDS)})"
+        )
+    return Block("note", first, last + 1, lines[first : last + 1], note=note)
 
 
 def _fence(lines, first):
@@ -94,7 +102,9 @@ def _fence(lines, first):
         last += 1
         if last == len(lines):
             raise DocumentError(f"line {first + 1}: ``` without an end")
-    return Block("fence", first, last + 1, lines[first + 1:last], language=lines[first][3:].strip())
+    return Block(
+        "fence", first, last + 1, lines[first + 1 : last], language=lines[first][3:].strip()
+    )
 
 
 def _kind_of(lines):
@@ -117,7 +127,11 @@ def blocks_of(text):
             blocks.append(_fence(lines, i))
         else:
             last = i + 1
-            while last < len(lines) and lines[last].strip() and not lines[last].startswith(("```", "<!--")):
+            while (
+                last < len(lines)
+                and lines[last].strip()
+                and not lines[last].startswith(("```", "<!--"))
+            ):
                 last += 1
             blocks.append(Block(_kind_of(lines[i:last]), i, last, lines[i:last]))
         i = blocks[-1].last
@@ -127,7 +141,9 @@ def blocks_of(text):
 def commands_of(lines):
     """The commands of a block: lines that end in a backslash go on."""
     commands = re.sub(r"\\\n\s*", "", "\n".join(line.strip() for line in lines)).split("\n")
-    return [" ".join(shlex.split(command, comments=True)) and command for command in commands if command]
+    return [
+        " ".join(shlex.split(command, comments=True)) and command for command in commands if command
+    ]
 
 
 def _apply_words(example, note):
@@ -144,7 +160,9 @@ def _apply_words(example, note):
         elif re.fullmatch(r"status \d+", word):
             example.status = int(word.split()[1])
         else:
-            raise DocumentError(f"line {note.line}: unknown word '{word}' (there are {', '.join(WORDS)}, status N)")
+            raise DocumentError(
+                f"line {note.line}: unknown word '{word}' (there are {', '.join(WORDS)}, status N)"
+            )
     if example.kind == "parsed" and not example.reason:
         raise DocumentError(f"line {note.line}: say after 'parsed' why it is not run")
 
@@ -173,7 +191,9 @@ class _Reader:
     def _command(self, block):
         example = self._example(block.first + 1, commands_of(block.lines), self._next("fence"))
         if not PROGRAM.match(example.commands[-1]):
-            raise DocumentError(f"line {block.first + 1}: not a program of ours: {example.commands[-1]}")
+            raise DocumentError(
+                f"line {block.first + 1}: not a program of ours: {example.commands[-1]}"
+            )
         return example
 
     def _target(self, note):
@@ -194,7 +214,9 @@ class _Reader:
             return Example(self.document, note.line, [], kind="file", sample=fence, name=note.text)
         if note.kind == "tables":
             example = self._example(note.line, [" ".join(note.text.split())], None)
-            example.kind, example.tables = "tables", [block for block in self.blocks if block.kind == "table"]
+            example.kind, example.tables = "tables", [
+                block for block in self.blocks if block.kind == "table"
+            ]
             return example
         target = self._target(note)
         if target is None:
@@ -204,7 +226,13 @@ class _Reader:
         if note.kind == "keys":
             sources = re.split(r"\n\s*(\w+): ", note.text)
             example.name = " ".join(sources[0].split())
-            example.rows = dict(zip(sources[1::2], [" ".join(source.split()) for source in sources[2::2]], strict=True))
+            example.rows = dict(
+                zip(
+                    sources[1::2],
+                    [" ".join(source.split()) for source in sources[2::2]],
+                    strict=True,
+                )
+            )
             return example
         command, *templates = [" ".join(part.split()) for part in re.split(r"\s\|\s", note.text)]
         templates = [template.replace("\\|", "|") for template in templates]
@@ -226,8 +254,10 @@ class _Reader:
             elif block.kind == "command":
                 yield self._command(block)
             elif block.kind == "fence" and block.language in ("", "json"):
-                raise DocumentError(f"line {block.first + 1}: a sample without a command; put one above it, or a note such "
-                                    "as <!-- run: COMMAND --> or <!-- file: NAME -->")
+                raise DocumentError(
+                    f"line {block.first + 1}: a sample without a command; put one above it, or a note "
+                    "as <!-- run: COMMAND --> or <!-- file: NAME -->"
+                )
 
 
 def examples_of(document, text):
@@ -240,5 +270,5 @@ def prose_of(text):
     lines = text.split("\n")
     for block in blocks_of(text):
         if block.kind in ("fence", "note", "command"):
-            lines[block.first:block.last] = [""] * (block.last - block.first)
+            lines[block.first : block.last] = [""] * (block.last - block.first)
     return "\n".join(lines)

@@ -8,7 +8,12 @@ import grammar
 
 HOLE = re.compile(r"\{([\w.+-]+)(?::([^}]*))?\}")
 FIGURE = r"[-+]?\d+(?:[.,]\d+)*%?"
-UNITS = {"GiB": (2.0**-30, ".1f"), "ms": (1e3, ".2f"), "ms.1": (1e3, ".1f"), "TFLOP": (1e-12, ".1f")}
+UNITS = {
+    "GiB": (2.0**-30, ".1f"),
+    "ms": (1e3, ".2f"),
+    "ms.1": (1e3, ".1f"),
+    "TFLOP": (1e-12, ".1f"),
+}
 DOES_NOT_FIT = "does not fit"
 EVERYWHERE = {"format", "version"}  # keys of every file
 
@@ -42,11 +47,13 @@ def fill(template, answer):
 
 
 def _pattern(template):
-    """What the document may have where the template stands, a group for each figure. Words may be broken over lines, and
-    '…' stands for the rest of a line."""
+    """What the document may have where the template stands, with a group for each figure.
+
+    Words may be broken over lines, and '…' stands for the rest of a line.
+    """
     parts, at = [], 0
     for hole in HOLE.finditer(template):
-        parts += [re.escape(template[at:hole.start()]), f"({FIGURE})"]
+        parts += [re.escape(template[at : hole.start()]), f"({FIGURE})"]
         at = hole.end()
     parts.append(re.escape(template[at:]))
     return re.compile(re.sub(r"(\\ )+", r"\\s+", "".join(parts)).replace("…", ".*?"))
@@ -60,7 +67,11 @@ def paragraph(lines, templates, answer):
         if match is None:
             raise FigureError(f"the document does not say '{template}'")
         for i, hole in reversed(list(enumerate(HOLE.finditer(template), start=1))):
-            text = text[:match.start(i)] + _format(look_up(answer, hole[1]), hole[2]) + text[match.end(i):]
+            text = (
+                text[: match.start(i)]
+                + _format(look_up(answer, hole[1]), hole[2])
+                + text[match.end(i) :]
+            )
     return text.split("\n")
 
 
@@ -100,7 +111,11 @@ def _named(line):
 
 def _unnamed(text, keys):
     named = _named(text)
-    return [key for key in sorted(keys - EVERYWHERE) if not any(fnmatch.fnmatchcase(key, word) for word in named)]
+    return [
+        key
+        for key in sorted(keys - EVERYWHERE)
+        if not any(fnmatch.fnmatchcase(key, word) for word in named)
+    ]
 
 
 def row_faults(lines, name, keys):
@@ -108,11 +123,13 @@ def row_faults(lines, name, keys):
     row_of_name = next((line for line in lines if name in _named(line.split("|")[1])), None)
     if row_of_name is None:
         return [f"the table has no row `{name}`"]
-    return [f"the row `{name}` does not name the key '{key}'" for key in _unnamed(row_of_name, keys)]
+    return [
+        f"the row `{name}` does not name the key '{key}'" for key in _unnamed(row_of_name, keys)
+    ]
 
 
 def key_faults(lines, keys):
-    """Keys that a table or a paragraph does not name, and keys in the table's first column that are none."""
+    """Keys that a table or paragraph does not name, and names in the first column that are none."""
     faults = [f"the key '{key}' is not named" for key in _unnamed(" ".join(lines), keys)]
     for line in lines[2:] if lines[0].startswith("|") else []:
         for word in sorted(_named(line.split("|")[1])):

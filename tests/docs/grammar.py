@@ -1,4 +1,4 @@
-"""The verbs and flags of braid, as 'braid help --format json' lists them, and what commands in documents make of them."""
+"""The verbs and flags of braid, as its help lists them, against the commands in documents."""
 
 import json
 import os
@@ -18,7 +18,9 @@ FOREIGN = {"--preset", "--help", "--version", "--gpu-bind"}
 
 class Grammar:
     def __init__(self, program):
-        text = subprocess.run([program, "help", "--format", "json"], capture_output=True, check=True, text=True).stdout
+        text = subprocess.run(
+            [program, "help", "--format", "json"], capture_output=True, check=True, text=True
+        ).stdout
         self.verbs = {}
         self._add(json.loads(text))
 
@@ -29,8 +31,14 @@ class Grammar:
 
     def flags(self, verb):
         """Of a verb and the verbs below it."""
-        return {flag for name, options in self.verbs.items() if name == verb or name.startswith(verb + " ")
-                for option in options for flag in option["flags"] if flag.startswith("--")}
+        return {
+            flag
+            for name, options in self.verbs.items()
+            if name == verb or name.startswith(verb + " ")
+            for option in options
+            for flag in option["flags"]
+            if flag.startswith("--")
+        }
 
     def all_flags(self):
         return {flag for verb in self.verbs for flag in self.flags(verb)}
@@ -43,7 +51,7 @@ class Grammar:
         return None, 0
 
     def fault(self, words, whole):
-        """Why words that follow 'braid' are no command of it, or None. A whole command has all that is required."""
+        """Why words behind 'braid' are no command, or None. A whole one has all that is required."""
         if not words or words[0].startswith("-"):
             known = self.flags("") | {"-h", "-V"}
             return next((f"no flag '{word}'" for word in words if word not in known), None)
@@ -70,8 +78,13 @@ class Grammar:
 
     def _missing(self, verb, given):
         for option in self.verbs[verb]:
-            if option["required"] and not given & set(option["flags"]) and not ("word" in option and "positional" in given):
-                return f"'braid {verb}' needs {option['flags'][-1] if option['flags'] else option['word']}"
+            if (
+                option["required"]
+                and not given & set(option["flags"])
+                and not ("word" in option and "positional" in given)
+            ):
+                name = option["flags"][-1] if option["flags"] else option["word"]
+                return f"'braid {verb}' needs {name}"
         return None
 
 
@@ -86,20 +99,24 @@ def words_of(command):
 
 def absent_filter(command):
     """A program behind a pipe of the command that this machine lacks, or None."""
-    return next((name for name in re.findall(r"\| (\w+)", command) if shutil.which(name) is None), None)
+    return next(
+        (name for name in re.findall(r"\| (\w+)", command) if shutil.which(name) is None), None
+    )
 
 
 def command_fault(grammar, root, command):
     """Why a command of a document cannot be run as it stands, or None."""
     words = words_of(command)
-    missing = next((word for word in words if word.startswith(OURS) and not (root / word).exists()), None)
+    missing = next(
+        (word for word in words if word.startswith(OURS) and not (root / word).exists()), None
+    )
     if missing:
         return f"there is no {missing}"
     while re.fullmatch(r"\w+=.*", words[0]):
         words = words[1:]
     program = next((i for i, word in enumerate(words) if os.path.basename(word) == "braid"), None)
     if program is not None and (program == 0 or words[0] in LAUNCHERS):
-        return grammar.fault(words[program + 1:], whole=True)
+        return grammar.fault(words[program + 1 :], whole=True)
     if words[0].startswith(("scripts/", "benchmarks/")):
         return _script_fault(root, words)
     return None
@@ -112,20 +129,32 @@ def _script_fault(root, words):
     text = path.read_text(encoding="utf-8", errors="replace")
     if words[0] == "scripts/test":
         return None  # its arguments are ctest's
-    return next((f"{words[0]} has no flag '{word}'" for word in words[1:] if FLAG.fullmatch(word) and word not in text), None)
+    return next(
+        (
+            f"{words[0]} has no flag '{word}'"
+            for word in words[1:]
+            if FLAG.fullmatch(word) and word not in text
+        ),
+        None,
+    )
 
 
 def script_flags(root):
     """Every flag that the source of a script names."""
-    return {flag for folder in ("scripts", "benchmarks", "tests/docs") for path in (root / folder).iterdir() if path.is_file()
-            for flag in FLAG.findall(path.read_text(encoding="utf-8", errors="replace"))}
+    return {
+        flag
+        for folder in ("scripts", "benchmarks", "tests/docs")
+        for path in (root / folder).iterdir()
+        if path.is_file()
+        for flag in FLAG.findall(path.read_text(encoding="utf-8", errors="replace"))
+    }
 
 
 def span_faults(grammar, foreign, prose):
-    """Verbs and flags in `code` of a text that do not exist. After 'was', 'were' and 'had' stand former names."""
+    """Verbs and flags in `code` that do not exist; after 'was', 'were', 'had' names are former."""
     faults = []
     for match in SPAN.finditer(prose):
-        if FORMER.search(prose[:match.start()]):
+        if FORMER.search(prose[: match.start()]):
             continue
         span = " ".join(match[1].split())
         words = span.split()
@@ -134,7 +163,14 @@ def span_faults(grammar, foreign, prose):
             reason = grammar.fault([word for word in words[1:] if word != "…"], whole=False)
         elif words and FLAG.match(words[0]):
             known = grammar.all_flags() | foreign
-            reason = next((f"no program has a flag '{flag}'" for flag in FLAG.findall(span) if flag not in known), None)
+            reason = next(
+                (
+                    f"no program has a flag '{flag}'"
+                    for flag in FLAG.findall(span)
+                    if flag not in known
+                ),
+                None,
+            )
         else:
             continue
         if reason:
@@ -145,11 +181,15 @@ def span_faults(grammar, foreign, prose):
 def sections_of(text):
     """The sections '## verb' or '## verb, verb' of a document, by verb."""
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
-    return {verb: section for names, section in zip(parts[1::2], parts[2::2], strict=True) for verb in names.split(", ")}
+    return {
+        verb: section
+        for names, section in zip(parts[1::2], parts[2::2], strict=True)
+        for verb in names.split(", ")
+    }
 
 
 def unlisted(grammar, text):
-    """Verbs without a section, and flags that neither the section of their verb names nor one that its table refers to."""
+    """Verbs without a section, and flags that it does not name, nor one its table refers to."""
     sections = sections_of(text)
     faults = []
     for verb in sorted({name.split(" ")[0] for name in grammar.verbs} - {""}):
@@ -157,38 +197,65 @@ def unlisted(grammar, text):
             faults.append(f"no section '## {verb}'")
             continue
         section = sections[verb]
-        referred = [sections.get(name, "") for line in section.split("\n") if line.startswith("|")
-                    for name in re.findall(r"\]\(#(\w+)\)", line)]
+        referred = [
+            sections.get(name, "")
+            for line in section.split("\n")
+            if line.startswith("|")
+            for name in re.findall(r"\]\(#(\w+)\)", line)
+        ]
         known = set(FLAG.findall("\n".join([section, *referred])))
-        faults += [f"section '## {verb}' does not name {flag}" for flag in sorted(grammar.flags(verb) - known - {"--help"})]
+        faults += [
+            f"section '## {verb}' does not name {flag}"
+            for flag in sorted(grammar.flags(verb) - known - {"--help"})
+        ]
     return faults
 
 
 def statuses_of(text):
     """The exit statuses of 'braid --help'."""
-    return {int(number) for number in re.findall(r"\b\d+\b", text[text.index("Exit status:"):])}
+    return {int(number) for number in re.findall(r"\b\d+\b", text[text.index("Exit status:") :])}
 
 
 def listed_statuses(text):
     """Those of a table 'status | meaning'."""
     rows = re.search(r"^\| status \|.*\n\|.*\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
-    return {int(number) for row in rows[1].splitlines() for number in re.findall(r"\d+", row.split("|")[1])} if rows else set()
+    return (
+        {
+            int(number)
+            for row in rows[1].splitlines()
+            for number in re.findall(r"\d+", row.split("|")[1])
+        }
+        if rows
+        else set()
+    )
 
 
 def script_commands(text):
-    """The commands of ours in a shell script, as words; variables that it sets to plain words are filled in."""
+    """The commands of ours in a shell script, as words, with variables that are plain words."""
     values = dict(re.findall(r"^(\w+)=([\w./-]+)$", text, flags=re.MULTILINE))
     joined = re.sub(r"\\\n\s*", "", text)
     for line in re.findall(r"^(?:show |\w+=\$\()?(build/braid .+)$", joined, flags=re.MULTILINE):
-        filled = re.sub(r"\$(\w+)", lambda name: values.get(name[1], name[0]), re.sub(r" \|\| .*", "", line))
+        filled = re.sub(
+            r"\$(\w+)", lambda name: values.get(name[1], name[0]), re.sub(r" \|\| .*", "", line)
+        )
         yield shlex.split(filled)
 
 
 def quickstart_faults(grammar, script, readme_commands):
     """Why the quickstart does not run what the README shows, or what the program takes."""
     commands = list(script_commands(script))
-    faults = [f"{reason}: {' '.join(words)}" for words in commands if (reason := grammar.fault(words[1:], whole=True))]
-    shown = [words[:words.index("--metrics")] for words in map(words_of, readme_commands) if "--metrics" in words]
-    if not shown or not all(any(words[:len(wanted)] == wanted for words in commands) for wanted in shown):
+    faults = [
+        f"{reason}: {' '.join(words)}"
+        for words in commands
+        if (reason := grammar.fault(words[1:], whole=True))
+    ]
+    shown = [
+        words[: words.index("--metrics")]
+        for words in map(words_of, readme_commands)
+        if "--metrics" in words
+    ]
+    if not shown or not all(
+        any(words[: len(wanted)] == wanted for words in commands) for wanted in shown
+    ):
         faults.append("the README shows a command with --metrics that the quickstart does not run")
     return faults

@@ -1,4 +1,4 @@
-"""Links between documents lead to files and headings that exist, and lists of folders are in the include order."""
+"""Links lead to files and headings that exist, and lists of folders are in the include order."""
 
 import re
 
@@ -16,7 +16,11 @@ def anchor_of(heading):
 def anchors_of(text):
     """The anchors of a document; equal headings are numbered."""
     anchors, seen = set(), {}
-    for heading in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), flags=re.MULTILINE):
+    for heading in re.findall(
+        r"^#+ (.+)$",
+        re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL),
+        flags=re.MULTILINE,
+    ):
         anchor = anchor_of(heading)
         count = seen.get(anchor, 0)
         seen[anchor] = count + 1
@@ -42,11 +46,16 @@ def faults(root, name, text):
 
 
 def order_faults(text, orders):
-    """Chains 'a → b → c' of three and more folders that are not one of the orders, as (line, reason)."""
+    """Chains 'a → b → c' of folders that are not one of the orders, as (line, reason)."""
     known = {folder for order in orders for folder in order}
     found = []
     for match in CHAIN.finditer(text):
         chain = re.split(r"\s+→\s+", match[0])
         if len(chain) > 2 and len(known & set(chain)) > 2 and chain not in orders:
-            found.append((text.count("\n", 0, match.start()) + 1, f"not the include order: {' → '.join(chain)}"))
+            found.append(
+                (
+                    text.count("\n", 0, match.start()) + 1,
+                    f"not the include order: {' → '.join(chain)}",
+                )
+            )
     return found

@@ -1,4 +1,4 @@
-"""Makes the sample of a document anew from what the program prints, abbreviated where it was abbreviated."""
+"""Makes a sample anew from what the program prints, abbreviated where it was abbreviated."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import compare
 
 NEAR = 0.5  # of the words of two lines that stand for each other
-WRAPPED = 65   # columns of a line that may have been broken
+WRAPPED = 65  # columns of a line that may have been broken
 CONTINUED = 8  # columns by which the rest of a table's row stands further right
 ROOM = 112  # columns of JSON
 
@@ -27,7 +27,7 @@ def _overlap(words, others):
 
 
 def _likeness(a, b):
-    """The share of words that two lines have in common, 0 to 1; more with the same first word and the same figures."""
+    """The share of words that two lines have in common; more with the same first word or figures."""
     words, others = _words(a), _words(b)
     if not words and not others:
         return 0.5 if not a.strip() and not b.strip() else 0.0
@@ -38,7 +38,10 @@ def _likeness(a, b):
 
 
 def align(sample, output):
-    """For each line of a sample (no gaps) the output's line that stands for it, or None; in order, the likest in all."""
+    """For each line of a sample without gaps the line of the output that stands for it, or None.
+
+    Lines keep their order, and are the likest in all.
+    """
     rows, columns = len(sample), len(output)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     score = [[_likeness(a, b) for b in output] for a in sample]
@@ -64,13 +67,17 @@ def _regions(sample, output):
     places = align([line for segment in segments for line in segment], output)
     regions, at = [], 0
     for i, segment in enumerate(segments):
-        here = places[at:at + len(segment)]
+        here = places[at : at + len(segment)]
         at += len(segment)
         found = [place for place in here if place is not None]
         if not segment:
             continue
-        if not any(line.strip() for line, place in zip(segment, here, strict=True) if place is not None):
-            raise CannotRewrite(f"nothing in the output is like the part that begins with: {segment[0]}")
+        if not any(
+            line.strip() for line, place in zip(segment, here, strict=True) if place is not None
+        ):
+            raise CannotRewrite(
+                f"nothing in the output is like the part that begins with: {segment[0]}"
+            )
         first, last = found[0], found[-1] + 1
         regions.append([0 if i == 0 else first, len(output) if i == len(segments) - 1 else last])
     return regions
@@ -89,13 +96,20 @@ def _goes_on(line, following):
     if not following.strip() or not line.strip() or not _indent(line):
         return False
     wrapped = len(line) > WRAPPED and _is_prose(line) and _is_prose(following)
-    return _indent(following) >= _indent(line) + CONTINUED or (wrapped and _indent(following) == _indent(line))
+    return _indent(following) >= _indent(line) + CONTINUED or (
+        wrapped and _indent(following) == _indent(line)
+    )
 
 
 def _whole_lines(region, output):
     """A region with the title above its first line and the rest of its last one."""
     first, last = region
-    if first > 0 and _indent(output[first]) and output[first - 1].strip() and not _indent(output[first - 1]):
+    if (
+        first > 0
+        and _indent(output[first])
+        and output[first - 1].strip()
+        and not _indent(output[first - 1])
+    ):
         first -= 1
     head = output[last - 1]
     while last < len(output) and _goes_on(head, output[last]):
@@ -112,7 +126,7 @@ def rewrite(sample, output):
     for first, last in (_whole_lines(region, output) for region in _regions(sample, output)):
         if first > at:
             shown.append(gap)
-        shown += output[max(first, at):last]
+        shown += output[max(first, at) : last]
         at = max(at, last)
     if at < len(output):
         shown.append(gap)
@@ -131,7 +145,9 @@ def json_lines(value, indent=0, room=ROOM):
     lines = []
     for i, key in enumerate(value):
         name = f"{_flat(key)}: " if isinstance(value, dict) else ""
-        item = json_lines(value[key] if isinstance(value, dict) else key, indent + 2, room - len(name) - 1)
+        item = json_lines(
+            value[key] if isinstance(value, dict) else key, indent + 2, room - len(name) - 1
+        )
         item[0] = name + item[0]
         item[-1] += "," * (i + 1 < len(value))
         lines += ["  " + line for line in item]

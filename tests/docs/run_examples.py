@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the commands of the documents and compares what they print with the samples there.
 
-    run_examples.py --braid build/braid                       every document, the quick commands
-    run_examples.py --braid build/braid --long docs/commands.md
-    run_examples.py --braid build/braid --update              write the samples of now into the documents
+    run_examples.py --braid build/braid                    every document, the quick commands
+    run_examples.py --braid build/braid --long README.md   all commands of one
+    run_examples.py --braid build/braid --update           write the samples of now
 
 How documents mark their examples is told in documents.py. Exit status 1 says that something differs.
 """
@@ -37,7 +37,7 @@ STATUSES = ("docs/commands.md", "docs/file-formats.md")
 
 
 class Scratch:
-    """The folder in which the commands of one document run: the repository's root, as far as they see it."""
+    """The folder in which a document's commands run: the repository's root as far as they see."""
 
     def __init__(self, root, program, limit):
         self.folder = Path(tempfile.mkdtemp(prefix="braid-docs-"))
@@ -51,17 +51,28 @@ class Scratch:
             (build / "benchmarks").symlink_to(program.parent / "benchmarks")
         dropped = ("COLUMNS", "NO_COLOR", "XDG_CACHE_HOME")
         self.environment = {key: value for key, value in os.environ.items() if key not in dropped}
-        self.environment |= {"PATH": f"{build}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.folder / "cache"),
-                             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        self.environment |= {
+            "PATH": f"{build}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        }
         self.answers = {}
 
     def run(self, command):
         """The exit status and what a terminal would show."""
         try:
-            done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=self.folder, env=self.environment, check=False,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  timeout=self.limit)
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=self.folder,
+                env=self.environment,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=self.limit,
+            )
         except subprocess.TimeoutExpired:
             return None, f"no answer within {self.limit} s"
         return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -72,12 +83,21 @@ class Scratch:
             path = self.folder / command
             if " " not in command and path.is_file():
                 return json.loads(path.read_text(encoding="utf-8"))
-            done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, check=False,
-                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=self.limit)
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.folder,
+                env=self.environment,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self.limit,
+            )
             try:
                 self.answers[command] = json.loads(done.stdout)
             except ValueError:
-                raise figures.FigureError(f"no JSON came from: {command}\n{done.stderr.decode()}") from None
+                raise figures.FigureError(
+                    f"no JSON came from: {command}\n{done.stderr.decode()}"
+                ) from None
         return self.answers[command]
 
     def remove(self):
@@ -91,7 +111,11 @@ def expected_status(example):
     lines = example.sample.lines if example.sample else []
     if any(line.startswith("braid: error:") for line in lines):
         return 2
-    return 3 if any(line.startswith(("No plan fits", "The plan does not fit")) for line in lines) else 0
+    return (
+        3
+        if any(line.startswith(("No plan fits", "The plan does not fit")) for line in lines)
+        else 0
+    )
 
 
 class Checker:
@@ -110,7 +134,9 @@ class Checker:
         text = path.read_text(encoding="utf-8")
         try:
             prose = documents.prose_of(text)
-            found = grammar.span_faults(self.grammar, self.foreign, prose) + links.faults(self.root, name, prose)
+            found = grammar.span_faults(self.grammar, self.foreign, prose) + links.faults(
+                self.root, name, prose
+            )
             found += links.order_faults(text, ORDERS)
             self.faults += [f"{name}:{line}: {reason}" for line, reason in found]
             examples = documents.examples_of(name, text)
@@ -129,7 +155,9 @@ class Checker:
 
     def _write(self, path, text, edits):
         lines = text.split("\n")
-        latest = {(first, last): now for first, last, now in edits}  # several notes may change one paragraph
+        latest = {
+            (first, last): now for first, last, now in edits
+        }  # several notes may change one paragraph
         for (first, last), now in sorted(latest.items(), reverse=True):
             lines[first:last] = now
         path.write_text("\n".join(lines), encoding="utf-8")
@@ -149,8 +177,12 @@ class Checker:
             if example.long and not self.long:
                 self.skipped += 1
                 return []
-            return {"figures": self._figures, "rows": self._rows, "keys": self._keys,
-                    "tables": self._tables}[example.kind](scratch, example)
+            return {
+                "figures": self._figures,
+                "rows": self._rows,
+                "keys": self._keys,
+                "tables": self._tables,
+            }[example.kind](scratch, example)
         except (figures.FigureError, rewrite.CannotRewrite) as error:
             self._fault(example, str(error))
             return []
@@ -161,7 +193,9 @@ class Checker:
             if reason and expected_status(example) != 2:
                 self._fault(example, f"{reason}: {command}")
                 return []
-        if example.kind == "parsed" or any(grammar.absent_filter(command) for command in example.commands):
+        if example.kind == "parsed" or any(
+            grammar.absent_filter(command) for command in example.commands
+        ):
             self.parsed += 1
             return []
         if example.long and not self.long:
@@ -175,7 +209,10 @@ class Checker:
                 print(f"$ {command}\n{output}", flush=True)
             wanted = expected_status(example) if command == example.commands[-1] else 0
             if status != wanted:
-                self._fault(example, f"status {status} in the place of {wanted}: {command}\n{output[-1500:]}")
+                self._fault(
+                    example,
+                    f"status {status} in the place of {wanted}: {command}\n{output[-1500:]}",
+                )
                 return []
         self.ran += 1
         return self._compare(example, output) if example.sample else []
@@ -191,7 +228,11 @@ class Checker:
             now = rewrite.rewrite(sample, output) if reason and self.update else None
         if reason and not self.update:
             self._fault(example, f"{example.commands[-1]}\n{reason}")
-        return [(example.sample.first + 1, example.sample.last - 1, now)] if reason and self.update else []
+        return (
+            [(example.sample.first + 1, example.sample.last - 1, now)]
+            if reason and self.update
+            else []
+        )
 
     def _file(self, scratch, example):
         text = "\n".join(example.sample.lines) + "\n"
@@ -221,7 +262,9 @@ class Checker:
     def _figures(self, scratch, example):
         self.ran += 1
         answer = scratch.answer(example.commands[0])
-        return self._changed(example, figures.paragraph(example.target.lines, example.templates, answer))
+        return self._changed(
+            example, figures.paragraph(example.target.lines, example.templates, answer)
+        )
 
     def _rows(self, scratch, example):
         now = example.target.lines[:2]
@@ -243,6 +286,7 @@ class Checker:
                 command, path = figures.source_of(source)
                 keys |= figures.keys_at(scratch.answer(command), path)
             return keys
+
         lines = example.target.lines
         faults = figures.key_faults(lines, keys_of(example.name))
         for name, sources in example.rows.items():
@@ -264,7 +308,9 @@ class Checker:
             shown = [block for block in example.tables if block.lines[0] == head]
             new = [table for table in printed if table[0] == head]
             if len(shown) != len(new):
-                self._fault(example, f"{len(shown)} tables in the place of {len(new)} with the head {head}")
+                self._fault(
+                    example, f"{len(shown)} tables in the place of {len(new)} with the head {head}"
+                )
                 continue
             for block, table in zip(shown, new, strict=True):
                 edits += self._table(example, block, table)
@@ -275,7 +321,10 @@ class Checker:
         same = len(block.lines) == len(table) and all(map(compare.same_row, block.lines, table))
         if same or self.update:
             return [] if same else [(block.first, block.last, table)]
-        wrong = next((pair for pair in zip(block.lines, table, strict=False) if not compare.same_row(*pair)), ("", ""))
+        wrong = next(
+            (pair for pair in zip(block.lines, table, strict=False) if not compare.same_row(*pair)),
+            ("", ""),
+        )
         self._fault(example, f"the document has  {wrong[0]}\nthe program now   {wrong[1]}")
         return []
 
@@ -283,38 +332,62 @@ class Checker:
         """What speaks of all verbs: the section of each in commands.md, and the exit statuses."""
         text = (self.root / VERBS).read_text(encoding="utf-8")
         self.faults += [f"{VERBS}: {reason}" for reason in grammar.unlisted(self.grammar, text)]
-        shown = subprocess.run([self.program, "--help"], capture_output=True, check=True, text=True).stdout
+        shown = subprocess.run(
+            [self.program, "--help"], capture_output=True, check=True, text=True
+        ).stdout
         for name in STATUSES:
             listed = grammar.listed_statuses((self.root / name).read_text(encoding="utf-8"))
             if listed != grammar.statuses_of(shown):
-                self.faults.append(f"{name}: lists the exit statuses {sorted(listed)}, 'braid --help' "
-                                   f"{sorted(grammar.statuses_of(shown))}")
-
+                self.faults.append(
+                    f"{name}: lists the exit statuses {sorted(listed)}, 'braid --help' "
+                    f"{sorted(grammar.statuses_of(shown))}"
+                )
 
     def quickstart(self):
-        readme = documents.examples_of("README.md", (self.root / "README.md").read_text(encoding="utf-8"))
+        readme = documents.examples_of(
+            "README.md", (self.root / "README.md").read_text(encoding="utf-8")
+        )
         commands = [command for example in readme for command in example.commands]
         script = (self.root / QUICKSTART).read_text(encoding="utf-8")
-        self.faults += [f"{QUICKSTART}: {reason}" for reason in grammar.quickstart_faults(self.grammar, script, commands)]
+        self.faults += [
+            f"{QUICKSTART}: {reason}"
+            for reason in grammar.quickstart_faults(self.grammar, script, commands)
+        ]
 
 
 def all_documents(root):
-    files = [root / "README.md", root / "CONTRIBUTING.md", root / "CHANGELOG.md", root / "configs/examples/README.md",
-             *sorted((root / "docs").rglob("*.md"))]
+    files = [
+        root / "README.md",
+        root / "CONTRIBUTING.md",
+        root / "CHANGELOG.md",
+        root / "configs/examples/README.md",
+        *sorted((root / "docs").rglob("*.md")),
+    ]
     return [file.relative_to(root).as_posix() for file in files]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--braid", required=True, type=Path, help="the program")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="of the repository")
+    parser.add_argument(
+        "--root", type=Path, default=Path(__file__).resolve().parents[2], help="of the repository"
+    )
     parser.add_argument("--long", action="store_true", help="run the commands marked 'long' too")
-    parser.add_argument("--update", action="store_true", help="write the samples of now into the documents")
-    parser.add_argument("--show", action="store_true", help="show what the commands print, as they end")
+    parser.add_argument(
+        "--update", action="store_true", help="write the samples of now into the documents"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="show what the commands print, as they end"
+    )
     parser.add_argument("documents", nargs="*", help="as paths below the root (default: all)")
     given = parser.parse_args()
-    checker = Checker(given.root.resolve(), given.braid.resolve(), long=given.long, update=given.update,
-                      show=given.show)
+    checker = Checker(
+        given.root.resolve(),
+        given.braid.resolve(),
+        long=given.long,
+        update=given.update,
+        show=given.show,
+    )
     for name in given.documents or all_documents(checker.root):
         checker.document(name)
     if not given.documents:
@@ -323,8 +396,11 @@ def main():
     for seconds, place in sorted(checker.slowest, reverse=True)[:3]:
         print(f"{seconds:6.1f} s  {place}")
     print("\n".join(checker.faults))
-    print(f"{checker.ran} examples ran, {checker.parsed} were parsed, {checker.skipped} wait for --long; "
-          f"{checker.updated} updated, {len(checker.faults)} differ")
+    print(
+        f"{checker.ran} examples ran, {checker.parsed} were parsed, "
+        f"{checker.skipped} wait for --long; "
+        f"{checker.updated} updated, {len(checker.faults)} differ"
+    )
     return 1 if checker.faults else 0
 
 

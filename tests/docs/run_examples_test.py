@@ -22,9 +22,20 @@ case "$*" in
 *) cat {root}/answer.txt; exit "$(cat {root}/status)" ;;
 esac
 """
-GRAMMAR = {"verb": "braid", "options": [], "verbs": [{"verb": "braid plan", "options": [
-    {"flags": ["--model"], "takes_value": True, "required": True}, {"flags": ["--tree"], "takes_value": False, "required": False},
-    {"flags": ["--format"], "takes_value": True, "required": False}]}]}
+GRAMMAR = {
+    "verb": "braid",
+    "options": [],
+    "verbs": [
+        {
+            "verb": "braid plan",
+            "options": [
+                {"flags": ["--model"], "takes_value": True, "required": True},
+                {"flags": ["--tree"], "takes_value": False, "required": False},
+                {"flags": ["--format"], "takes_value": True, "required": False},
+            ],
+        }
+    ],
+}
 ANSWER = """  model  a model
   time   1.250 s
 Stages
@@ -44,68 +55,199 @@ CASES = [
     ("the sample is what the program prints", document(ANSWER), None),
     ("a time of the search does not count", document(ANSWER.replace("3.1 ms", "9 s")), None),
     ("lines are left out", document("…\n  time   1.250 s\n…\n  stage 1  dp4\n…\n"), None),
-    ("a figure is another", document(ANSWER.replace("1.250", "1.240")), "the program now     time   1.250 s"),
+    (
+        "a figure is another",
+        document(ANSWER.replace("1.250", "1.240")),
+        "the program now     time   1.250 s",
+    ),
     ("a figure behind a gap is another", document("…\n  stage 1  dp2\n…\n"), "stage 1  dp4"),
-    ("lines in another order", document("…\n  stage 1  dp4\n…\n  stage 0  dp8\n…\n"), "the document has"),
-    ("the sample ends early", document(ANSWER.replace("  found in 3.1 ms\n", "")), "found in 3.1 ms"),
+    (
+        "lines in another order",
+        document("…\n  stage 1  dp4\n…\n  stage 0  dp8\n…\n"),
+        "the document has",
+    ),
+    (
+        "the sample ends early",
+        document(ANSWER.replace("  found in 3.1 ms\n", "")),
+        "found in 3.1 ms",
+    ),
     ("the sample goes on", document(ANSWER + "  more\n"), "  more"),
-    ("a flag that is none", document(ANSWER, COMMAND.replace("--model", "--modle")), "has no flag '--modle'"),
+    (
+        "a flag that is none",
+        document(ANSWER, COMMAND.replace("--model", "--modle")),
+        "has no flag '--modle'",
+    ),
     ("a verb that is none", document(ANSWER, COMMAND.replace("plan", "plna")), "no verb 'plna'"),
     ("a flag is missing", document(ANSWER, "    build/braid plan --tree\n\n"), "needs --model"),
-    ("a value is missing", document(ANSWER, "    build/braid plan --tree --model\n\n"), "needs a value"),
-    ("parsed only, with a flag that is none", "<!-- example: parsed, a reason -->\n    srun -n 8 braid plan --modle x\n", "--modle"),
+    (
+        "a value is missing",
+        document(ANSWER, "    build/braid plan --tree --model\n\n"),
+        "needs a value",
+    ),
+    (
+        "parsed only, with a flag that is none",
+        "<!-- example: parsed, a reason -->\n    srun -n 8 braid plan --modle x\n",
+        "--modle",
+    ),
     ("a flag in a sentence", "Use `--modle`.\n", "no program has a flag '--modle'"),
     ("a verb in a sentence", "Use `braid plna --tree`.\n", "no verb 'plna'"),
     ("a former name in a sentence", "`--model` (was `--modle`)\n", None),
     ("a sample without a command", "Words.\n\n```\noutput\n```\n", "a sample without a command"),
     ("an unknown note", "<!-- example: sometimes -->\n" + COMMAND, "unknown word 'sometimes'"),
     ("parsed without a reason", "<!-- example: parsed -->\n" + COMMAND, "say after 'parsed'"),
-    ("times vary", document(ANSWER.replace("1.250", "7.5"), "<!-- example: times vary -->\n" + COMMAND), None),
-    ("times vary, words do not", document(ANSWER.replace("dp8", "tp8"), "<!-- example: times vary -->\n" + COMMAND), "dp8"),
-    ("lines vary", document("Stages\n  stage 7  tp2\n", "<!-- example: lines vary -->\n" + COMMAND), None),
-    ("lines vary, one is missing", document("Groups\n", "<!-- example: lines vary -->\n" + COMMAND), "no line 'Groups …'"),
+    (
+        "times vary",
+        document(ANSWER.replace("1.250", "7.5"), "<!-- example: times vary -->\n" + COMMAND),
+        None,
+    ),
+    (
+        "times vary, words do not",
+        document(ANSWER.replace("dp8", "tp8"), "<!-- example: times vary -->\n" + COMMAND),
+        "dp8",
+    ),
+    (
+        "lines vary",
+        document("Stages\n  stage 7  tp2\n", "<!-- example: lines vary -->\n" + COMMAND),
+        None,
+    ),
+    (
+        "lines vary, one is missing",
+        document("Groups\n", "<!-- example: lines vary -->\n" + COMMAND),
+        "no line 'Groups …'",
+    ),
     ("a script that is none", "    scripts/plto_search x\n", "there is no scripts/plto_search"),
-    ("a file that is none", "<!-- example: parsed, a reason -->\n    build/braid plan --model configs/m.json\n", "there is no configs/m.json"),
-    ("links", "# One thing: `a` and b\n\nSee [it](#one-thing-a-and-b) and [a file](../configs/table).\n", None),
+    (
+        "a file that is none",
+        "<!-- example: parsed, a reason -->\n    build/braid plan --model configs/m.json\n",
+        "there is no configs/m.json",
+    ),
+    (
+        "links",
+        "# One thing: `a` and b\n\nSee [it](#one-thing-a-and-b) and [a file](../configs/table).\n",
+        None,
+    ),
     ("a link to no file", "See [it](nowhere.md).\n", "leads to no file"),
     ("a link to no heading", "# One\n\nSee [it](page.md#two).\n", "leads to no heading"),
-    ("the include order", "runtime/ comm → ops → parallel → models →\n  checkpoint → train → measure\n", None),
-    ("not the include order", "runtime/ comm → ops → parallel → measure\n", "not the include order"),
-    ("a hidden command", "<!-- run: build/braid plan --model\n  m.json -->\n```\n…\n  time   1.25 s\n…\n```\n", "1.250 s"),
-    ("figures in a sentence", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes\n1.25 s.\n", None),
-    ("another figure in a sentence", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes 1.2 s.\n",
-     "It takes 1.25 s."),
-    ("a figure in a table",
-     "<!-- figures: configs/answer.json | x \\| … {time:.2f} s \\| -->\n| a | b | c |\n|---|---|---|\n| x | 7 s | 1.25 s |\n", None),
-    ("another figure in a table",
-     "<!-- figures: configs/answer.json | x \\| … {time:.2f} s \\| -->\n| a | b | c |\n|---|---|---|\n| x | 7 s | 1.2 s |\n",
-     "| x | 7 s | 1.25 s |"),
-    ("a sentence that is gone", "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nFast.\n",
-     "does not say 'takes {time:.2f} s'"),
-    ("rows of a table", "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.2 s |\n",
-     None),
-    ("a row of a table", "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.3 s |\n",
-     "| `x` | 1.2 s |"),
-    ("rows that name their figures", "<!-- rows: configs/answer.json | {row:.1f} s -->\n| a | b |\n|---|---|\n| `time` + `stages` | 3.2 s |\n",
-     None),
-    ("a row that names its figures", "<!-- rows: configs/answer.json | {row:.1f} s -->\n| a | b |\n|---|---|\n| `time` + `stages` | 1 s |\n",
-     "3.2 s"),
-    ("a table that a command prints", "<!-- tables: cat configs/table -->\nWords.\n\n| a | b |\n|---|---|\n| 1 | 9 ms |\n", None),
-    ("a table that a command prints otherwise", "<!-- tables: cat configs/table -->\n| a | b |\n|---|---|\n| 2 | 3 ms |\n", "| 1 | 3 ms |"),
-    ("a table that is gone", "<!-- tables: cat configs/table -->\n| a | c |\n|---|---|\n| 2 | 3 ms |\n", "0 tables in the place of 1"),
-    ("keys of a table", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n", None),
-    ("a key is missing", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | |\n",
-     "the key 'stages' is not named"),
-    ("keys of a row", "<!-- keys: configs/answer.json\n  time: configs/answer.json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n", None),
-    ("a key of a row is missing",
-     "<!-- keys: configs/answer.json\n  time: configs/answer.json -->\n| key | |\n|---|---|\n| `time` | a |\n| `stages` | |\n",
-     "the row `time` does not name the key 'stages'"),
-    ("keys in a sentence", "<!-- keys: configs/answer.json -->\nThere are `time` and `stages`.\n", None),
-    ("a key is missing in a sentence", "<!-- keys: configs/answer.json -->\nThere is `time`.\n", "the key 'stages' is not named"),
-    ("a key that is none", "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time`, `stages`, `x` | |\n",
-     "there is no key 'x'"),
-    ("a file of the repository", "<!-- file: answer.json -->\n```json\n{\"stages\": 2, \"time\": 1.25}\n```\n", None),
-    ("another file", "<!-- file: answer.json -->\n```json\n{\"stages\": 3, \"time\": 1.25}\n```\n", "answer.json is another file"),
+    (
+        "the include order",
+        "runtime/ comm → ops → parallel → models →\n  checkpoint → train → measure\n",
+        None,
+    ),
+    (
+        "not the include order",
+        "runtime/ comm → ops → parallel → measure\n",
+        "not the include order",
+    ),
+    (
+        "a hidden command",
+        "<!-- run: build/braid plan --model\n  m.json -->\n```\n…\n  time   1.25 s\n…\n```\n",
+        "1.250 s",
+    ),
+    (
+        "figures in a sentence",
+        "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes\n1.25 s.\n",
+        None,
+    ),
+    (
+        "another figure in a sentence",
+        "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nIt takes 1.2 s.\n",
+        "It takes 1.25 s.",
+    ),
+    (
+        "a figure in a table",
+        "<!-- figures: configs/answer.json | x \\| … {time:.2f} s \\| -->\n| a | b | c |\n|---|---|---|\n| x | 7 s | 1.25 s |\n",
+        None,
+    ),
+    (
+        "another figure in a table",
+        "<!-- figures: configs/answer.json | x \\| … {time:.2f} s \\| -->\n| a | b | c |\n|---|---|---|\n| x | 7 s | 1.2 s |\n",
+        "| x | 7 s | 1.25 s |",
+    ),
+    (
+        "a sentence that is gone",
+        "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\nFast.\n",
+        "does not say 'takes {time:.2f} s'",
+    ),
+    (
+        "rows of a table",
+        "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.2 s |\n",
+        None,
+    ),
+    (
+        "a row of a table",
+        "<!-- rows: build/braid plan --model {row} --format json | {time:.1f} s -->\n| a | b |\n|---|---|\n| `x` | 1.3 s |\n",
+        "| `x` | 1.2 s |",
+    ),
+    (
+        "rows that name their figures",
+        "<!-- rows: configs/answer.json | {row:.1f} s -->\n| a | b |\n|---|---|\n| `time` + `stages` | 3.2 s |\n",
+        None,
+    ),
+    (
+        "a row that names its figures",
+        "<!-- rows: configs/answer.json | {row:.1f} s -->\n| a | b |\n|---|---|\n| `time` + `stages` | 1 s |\n",
+        "3.2 s",
+    ),
+    (
+        "a table that a command prints",
+        "<!-- tables: cat configs/table -->\nWords.\n\n| a | b |\n|---|---|\n| 1 | 9 ms |\n",
+        None,
+    ),
+    (
+        "a table that a command prints otherwise",
+        "<!-- tables: cat configs/table -->\n| a | b |\n|---|---|\n| 2 | 3 ms |\n",
+        "| 1 | 3 ms |",
+    ),
+    (
+        "a table that is gone",
+        "<!-- tables: cat configs/table -->\n| a | c |\n|---|---|\n| 2 | 3 ms |\n",
+        "0 tables in the place of 1",
+    ),
+    (
+        "keys of a table",
+        "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n",
+        None,
+    ),
+    (
+        "a key is missing",
+        "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time` | |\n",
+        "the key 'stages' is not named",
+    ),
+    (
+        "keys of a row",
+        "<!-- keys: configs/answer.json\n  time: configs/answer.json -->\n| key | |\n|---|---|\n| `time` | `stages` |\n",
+        None,
+    ),
+    (
+        "a key of a row is missing",
+        "<!-- keys: configs/answer.json\n  time: configs/answer.json -->\n| key | |\n|---|---|\n| `time` | a |\n| `stages` | |\n",
+        "the row `time` does not name the key 'stages'",
+    ),
+    (
+        "keys in a sentence",
+        "<!-- keys: configs/answer.json -->\nThere are `time` and `stages`.\n",
+        None,
+    ),
+    (
+        "a key is missing in a sentence",
+        "<!-- keys: configs/answer.json -->\nThere is `time`.\n",
+        "the key 'stages' is not named",
+    ),
+    (
+        "a key that is none",
+        "<!-- keys: build/braid plan --model m --format json -->\n| key | |\n|---|---|\n| `time`, `stages`, `x` | |\n",
+        "there is no key 'x'",
+    ),
+    (
+        "a file of the repository",
+        '<!-- file: answer.json -->\n```json\n{"stages": 2, "time": 1.25}\n```\n',
+        None,
+    ),
+    (
+        "another file",
+        '<!-- file: answer.json -->\n```json\n{"stages": 3, "time": 1.25}\n```\n',
+        "answer.json is another file",
+    ),
 ]
 
 
@@ -149,7 +291,9 @@ class RunExamples(unittest.TestCase):
     def test_a_status_counts(self):
         self.write("status", "3")
         self.assertIn("status 3 in the place of 0", self.check(document(ANSWER)).faults[0])
-        self.assertEqual(self.check(document(ANSWER, "<!-- example: status 3 -->\n" + COMMAND)).faults, [])
+        self.assertEqual(
+            self.check(document(ANSWER, "<!-- example: status 3 -->\n" + COMMAND)).faults, []
+        )
 
     def test_a_long_example_waits(self):
         text = document("nothing of this\n", "<!-- example: long -->\n" + COMMAND)
@@ -177,7 +321,9 @@ class RunExamples(unittest.TestCase):
     def test_update_of_figures_in_sentences_keeps_the_lines(self):
         note = "<!-- figures: build/braid plan --model m --format json | takes {time:.2f} s -->\n"
         self.assertEqual(self.check(note + "It takes\n7.00 s.\n", update=True).updated, 1)
-        self.assertEqual((self.root / "docs/page.md").read_text(encoding="utf-8"), note + "It takes\n1.25 s.\n")
+        self.assertEqual(
+            (self.root / "docs/page.md").read_text(encoding="utf-8"), note + "It takes\n1.25 s.\n"
+        )
 
     def test_commands_of_a_document_share_a_folder(self):
         text = document("1\n", "    scripts/one > there.txt\n    scripts/two there.txt\n\n")
@@ -194,7 +340,10 @@ class RunExamples(unittest.TestCase):
         self.write("docs/commands.md", table + "\n## plan\n\n`--model`, `--tree`, `--format`\n")
         checker.whole()
         self.assertEqual(checker.faults, [])
-        self.write("docs/commands.md", table.replace("| 2 |", "| 4 |") + "\n## plan\n\n`--model`, `--tree-top`, `--format`\n")
+        self.write(
+            "docs/commands.md",
+            table.replace("| 2 |", "| 4 |") + "\n## plan\n\n`--model`, `--tree-top`, `--format`\n",
+        )
         checker.whole()
         self.assertEqual(len(checker.faults), 2)
         self.assertIn("does not name --tree", checker.faults[0])
@@ -204,8 +353,11 @@ class RunExamples(unittest.TestCase):
         checker = run_examples.Checker(self.root, self.program)
         self.write("README.md", "    build/braid plan --model m.json --metrics run\n")
         script = 'name=m.json\nshow build/braid plan --model "$name" \\\n  --tree || status=$?\n'
-        for text, words in ((script, None), (script.replace("name=m", "name=n"), "the README shows"),
-                            (script.replace("--tree", "--three"), "no flag '--three'")):
+        for text, words in (
+            (script, None),
+            (script.replace("name=m", "name=n"), "the README shows"),
+            (script.replace("--tree", "--three"), "no flag '--three'"),
+        ):
             checker.faults = []
             self.write("scripts/quickstart", text)
             checker.quickstart()
@@ -214,7 +366,14 @@ class RunExamples(unittest.TestCase):
 
     def test_exit_status(self):
         self.write("docs/page.md", document(ANSWER))
-        script = [run_examples.__file__, "--braid", str(self.program), "--root", str(self.root), "docs/page.md"]
+        script = [
+            run_examples.__file__,
+            "--braid",
+            str(self.program),
+            "--root",
+            str(self.root),
+            "docs/page.md",
+        ]
         self.assertEqual(subprocess.run(script, capture_output=True, check=False).returncode, 0)
         self.write("answer.txt", ANSWER.replace("dp8", "tp8"))
         self.assertEqual(subprocess.run(script, capture_output=True, check=False).returncode, 1)
@@ -222,14 +381,26 @@ class RunExamples(unittest.TestCase):
 
 class Parts(unittest.TestCase):
     def test_words_that_lines_begin_with(self):
-        for line, words in (("  plan   4 × 4 samples", "plan"), ("braid: planned: 4", "planned"), ("  12  gather", ""),
-                            ("Time of a step   18 ms", "Time of a step")):
+        for line, words in (
+            ("  plan   4 × 4 samples", "plan"),
+            ("braid: planned: 4", "planned"),
+            ("  12  gather", ""),
+            ("Time of a step   18 ms", "Time of a step"),
+        ):
             self.assertEqual(compare.label(line), words)
 
     def test_a_rewritten_row_is_whole(self):
-        output = ["Stages", "  0      decoder  tp8 dp2", "                  zero3 more", "  1      decoder  dp2", "The end"]
-        self.assertEqual(rewrite.rewrite(["…", "  0      decoder  tp8 dp2 zero2", "…"], output),
-                         ["Stages", "  0      decoder  tp8 dp2", "                  zero3 more", "…"])
+        output = [
+            "Stages",
+            "  0      decoder  tp8 dp2",
+            "                  zero3 more",
+            "  1      decoder  dp2",
+            "The end",
+        ]
+        self.assertEqual(
+            rewrite.rewrite(["…", "  0      decoder  tp8 dp2 zero2", "…"], output),
+            ["Stages", "  0      decoder  tp8 dp2", "                  zero3 more", "…"],
+        )
 
     def test_json_lines(self):
         value = {"short": [1, 2], "long": [{"key": "x" * 50}, {"key": "y" * 50}]}
@@ -238,7 +409,10 @@ class Parts(unittest.TestCase):
         self.assertIn('  "short": [1, 2],', text)
 
     def test_commands_go_on_behind_a_backslash(self):
-        self.assertEqual(documents.commands_of(["    a --b \\", "      c  # words", "    d"]), ["a --b c  # words", "d"])
+        self.assertEqual(
+            documents.commands_of(["    a --b \\", "      c  # words", "    d"]),
+            ["a --b c  # words", "d"],
+        )
         self.assertEqual(grammar.words_of("a --b c  # words"), ["a", "--b", "c"])
 
 
