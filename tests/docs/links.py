@@ -45,6 +45,24 @@ def faults(root, name, text):
     return found
 
 
+def unlisted(root, index):
+    """Documents beside and below an index that it does not link to, and numbers that two have."""
+    folder = (root / index).parent
+    linked = {
+        (folder / link.partition("#")[0]).resolve()
+        for link in LINK.findall((root / index).read_text(encoding="utf-8"))
+    }
+    found, numbers = [], {}
+    for path in sorted(folder.rglob("*.md")):
+        name = path.relative_to(folder).as_posix()
+        if path.resolve() not in linked and path != root / index:
+            found.append(f"{index} does not link to {name}")
+        number = re.match(r"\d{4}(?=-)", path.name)
+        if number and numbers.setdefault(number[0], name) != name:
+            found.append(f"{numbers[number[0]]} and {name} have one number")
+    return found
+
+
 def order_faults(text, orders):
     """Chains 'a → b → c' of folders that are not one of the orders, as (line, reason)."""
     known = {folder for order in orders for folder in order}

@@ -31,6 +31,7 @@ from check_layers import ORDER  # noqa: E402
 ORDERS = list(ORDER.values())
 SHARED = ("configs", "tests", "benchmarks", "docs", "scripts", "schemas", "LICENSE")
 LIMIT = {False: 120, True: 3600}  # seconds a command may take, by --long
+INDEX = "docs/README.md"
 QUICKSTART = "scripts/quickstart"
 VERBS = "docs/commands.md"
 STATUSES = ("docs/commands.md", "docs/file-formats.md")
@@ -343,6 +344,9 @@ class Checker:
                     f"{sorted(grammar.statuses_of(shown))}"
                 )
 
+    def index(self):
+        self.faults += links.unlisted(self.root, INDEX)
+
     def quickstart(self):
         readme = documents.examples_of(
             "README.md", (self.root / "README.md").read_text(encoding="utf-8")
@@ -393,6 +397,7 @@ def main():
     if not given.documents:
         checker.whole()
         checker.quickstart()
+        checker.index()
     for seconds, place in sorted(checker.slowest, reverse=True)[:3]:
         print(f"{seconds:6.1f} s  {place}")
     print("\n".join(checker.faults))

@@ -349,6 +349,17 @@ class RunExamples(unittest.TestCase):
         self.assertIn("does not name --tree", checker.faults[0])
         self.assertIn("[0, 4]", checker.faults[1])
 
+    def test_the_index_links_to_every_document(self):
+        checker = run_examples.Checker(self.root, self.program)
+        (self.root / "docs/design").mkdir()
+        for name in ("a.md", "design/0001-a.md", "design/0001-b.md"):
+            self.write(f"docs/{name}", "")
+        self.write("docs/README.md", "[a](a.md) [b](design/0001-a.md#there)")
+        checker.index()
+        self.assertEqual(len(checker.faults), 2, checker.faults)
+        self.assertIn("does not link to design/0001-b.md", checker.faults[0])
+        self.assertIn("have one number", checker.faults[1])
+
     def test_the_quickstart_runs_what_the_readme_shows(self):
         checker = run_examples.Checker(self.root, self.program)
         self.write("README.md", "    build/braid plan --model m.json --metrics run\n")
