@@ -3,6 +3,9 @@
 import re
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATH = re.compile(
+    r"(?:planner|runtime|cli|tests|scripts|benchmarks|configs|schemas|docs)/[a-z0-9_./*-]*[\w/]"
+)
 CHAIN = re.compile(r"\w+(?:\s+→\s+\w+)+")
 ELSEWHERE = ("http://", "https://", "mailto:")
 
@@ -42,6 +45,16 @@ def faults(root, name, text):
             found.append((line, f"the link {link} leads to no file"))
         elif anchor and anchor not in anchors_of(target.read_text(encoding="utf-8")):
             found.append((line, f"the link {link} leads to no heading"))
+    return found
+
+
+def path_faults(root, text):
+    """Files of the repository in `code` that do not exist, as (line, reason); `*` stands for any."""
+    found = []
+    for match in re.finditer(r"`([^`\n]+)`(?! \(now)", text):
+        for word in match[1].split():
+            if PATH.fullmatch(word) and not any(root.glob(word.rstrip("/"))):
+                found.append((text.count("\n", 0, match.start()) + 1, f"there is no {word}"))
     return found
 
 

@@ -138,7 +138,7 @@ class Checker:
             found = grammar.span_faults(self.grammar, self.foreign, prose) + links.faults(
                 self.root, name, prose
             )
-            found += links.order_faults(text, ORDERS)
+            found += links.order_faults(text, ORDERS) + links.path_faults(self.root, prose)
             self.faults += [f"{name}:{line}: {reason}" for line, reason in found]
             examples = documents.examples_of(name, text)
         except documents.DocumentError as error:

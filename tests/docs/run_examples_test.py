@@ -128,6 +128,13 @@ CASES = [
     ),
     ("a link to no file", "See [it](nowhere.md).\n", "leads to no file"),
     ("a link to no heading", "# One\n\nSee [it](page.md#two).\n", "leads to no heading"),
+    ("files in sentences", "Look at `configs/answer.json`, `docs/*.md` or `configs/`.\n", None),
+    (
+        "a file in a sentence",
+        "Look at `configs/nothing.json`.\n",
+        "there is no configs/nothing.json",
+    ),
+    ("a file that moved", "In `configs/none.json` (now `configs/answer.json`).\n", None),
     (
         "the include order",
         "runtime/ comm → ops → parallel → models →\n  checkpoint → train → measure\n",
