@@ -134,7 +134,7 @@ int run_program(int argc, char** argv) {
   verbs.remark("'braid help VERB' has the flags of a verb and an example.");
   verbs.remark(
       "Exit status: 0 done, 2 a mistake in what was given, 3 no plan fits or memory ran out, "
-      "130 or 143 interrupted, 1 a bug of ours.");
+      "130, 138 or 143 interrupted, 1 a bug of ours.");
   try {
     std::vector<std::string> words = with_present_names({argv + std::min(argc, 1), argv + argc});
     std::ranges::reverse(words);  // as CLI11 takes them

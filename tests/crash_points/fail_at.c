@@ -3,7 +3,7 @@
 //   FAIL_BELOW  the folder, as it stands in /proc/self/fd
 //   FAIL_AT     which call, from 1; 0: none
 //   FAIL_HOW    kill, enospc, eio or short (a write of half the bytes, then ENOSPC)
-//   FAIL_COUNT  a file that gets the number of calls when the process exits
+//   FAIL_COUNT  a file that gets the number of calls so far
 // Counted are write, fsync, rename, linkat, unlink, unlinkat and mkdir.
 
 #define _GNU_SOURCE
@@ -38,11 +38,21 @@ static int fd_is_below(int fd) {
   return is_below(path);
 }
 
+// A process may end without its destructors, so the count is written at every call.
+static void tell(long number) {
+  const char* file = getenv("FAIL_COUNT");
+  FILE* out = file != NULL ? fopen(file, "w") : NULL;
+  if (out == NULL) return;
+  fprintf(out, "%ld\n", number);
+  fclose(out);
+}
+
 // 0: go on; 1: write half; -1: fail with errno.
 static int event(int is_write) {
   const char* at = getenv("FAIL_AT");
   const char* how = getenv("FAIL_HOW");
   const long number = atomic_fetch_add(&calls, 1) + 1;
+  tell(number);
   if (at == NULL || how == NULL || number != atol(at)) return 0;
   if (strcmp(how, "kill") == 0) kill(getpid(), SIGKILL);
   if (strcmp(how, "short") == 0 && is_write) {
@@ -51,14 +61,6 @@ static int event(int is_write) {
   }
   errno = strcmp(how, "eio") == 0 ? EIO : ENOSPC;
   return -1;
-}
-
-__attribute__((destructor)) static void tell(void) {
-  const char* file = getenv("FAIL_COUNT");
-  FILE* out = file != NULL ? fopen(file, "w") : NULL;
-  if (out == NULL) return;
-  fprintf(out, "%ld\n", atomic_load(&calls));
-  fclose(out);
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
