@@ -111,7 +111,7 @@ void add_primepar(const Verb& app, Run& run) {
   option("--layers", flags->layers, "N", "blocks in a row (default: the model's)");
   option("--precision", flags->precision, "NAME", "bf16 (default), fp32 or fp8");
   option("--variant", flags->variant, "NAME",
-         "plus_minus (default), paper as published, or spatial: without squares");
+         "plus_minus (default), paper (as published) or spatial (without squares)");
   option("--alpha", flags->alpha, "X", "price of memory: seconds a gigabyte (default 0)");
   verb.flag("--pareto", flags->pareto,
             "sweep the price of memory: plans that nothing beats in time and memory, and the "

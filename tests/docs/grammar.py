@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 SPAN = re.compile(r"`([^`]+)`")
+VALUE = re.compile(r"[a-z0-9][a-z0-9_:-]*")
 FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 FORMER = re.compile(r"\b(was|were|had)\s+(`[^`]+`,\s+)?$")
 OURS = ("configs/", "tests/", "benchmarks/", "scripts/", "docs/")  # files of the repository
@@ -208,6 +209,35 @@ def unlisted(grammar, text):
             f"section '## {verb}' does not name {flag}"
             for flag in sorted(grammar.flags(verb) - known - {"--help"})
         ]
+    return faults
+
+
+def named_values(text):
+    """The values that the help of a flag lists: 'exact (default), bmw, or a baseline: dp, tp'."""
+    parts = re.split(r"[,;]| or ", re.sub(r"\([^)]*\)", "", text))
+    # 'bf16: what it is' and 'a baseline: dp' have a value on either side.
+    words = [next(filter(VALUE.fullmatch, map(str.strip, part.split(": "))), "") for part in parts]
+    return set(words) - {""}
+
+
+def value_faults(grammar, text):
+    """Values of flags that the rows of commands.md list and the help does not, or the reverse."""
+    faults = []
+    sections = sections_of(text)
+    for verb in sorted(grammar.verbs):
+        for option in grammar.verbs[verb]:
+            values = named_values(option["text"]) if option.get("type") == "NAME" else set()
+            flag = option["flags"][-1] if option["flags"] else ""
+            for line in sections.get(verb.split(" ")[0], "").split("\n"):
+                cells = line.split("|")
+                if len(cells) < 3 or FLAG.findall(cells[1]) != [flag] or len(values) < 2:
+                    continue
+                listed = {span for span in SPAN.findall(cells[2]) if VALUE.fullmatch(span)}
+                if len(listed) > 1 and listed != values:
+                    faults.append(
+                        f"section '## {verb}' lists {', '.join(sorted(listed))} for {flag}, "
+                        f"its help {', '.join(sorted(values))}"
+                    )
     return faults
 
 

@@ -332,7 +332,8 @@ class Checker:
     def whole(self):
         """What speaks of all verbs: the section of each in commands.md, and the exit statuses."""
         text = (self.root / VERBS).read_text(encoding="utf-8")
-        self.faults += [f"{VERBS}: {reason}" for reason in grammar.unlisted(self.grammar, text)]
+        found = grammar.unlisted(self.grammar, text) + grammar.value_faults(self.grammar, text)
+        self.faults += [f"{VERBS}: {reason}" for reason in found]
         shown = subprocess.run(
             [self.program, "--help"], capture_output=True, check=True, text=True
         ).stdout

@@ -398,6 +398,19 @@ class RunExamples(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
+    def test_values_of_a_flag(self):
+        text = "exact (default), bmw, or a baseline: dp, tp; several with commas"
+        self.assertEqual(grammar.named_values(text), {"exact", "bmw", "dp", "tp"})
+        self.assertEqual(grammar.named_values("fp32 or bf16: of gradients"), {"fp32", "bf16"})
+
+    def test_values_in_tables(self):
+        class Given:
+            verbs = {"plan": [{"flags": ["--cost"], "type": "NAME", "text": "a (default) or b"}]}
+
+        for row, count in (("`a`, `b`", 0), ("`a`, `c`", 1), ("`a`, `b`, `c`", 1), ("a word", 0)):
+            text = f"## plan\n\n| flag | |\n|---|---|\n| `--cost NAME` | {row} |\n"
+            self.assertEqual(len(grammar.value_faults(Given, text)), count, row)
+
     def test_words_that_lines_begin_with(self):
         for line, words in (
             ("  plan   4 × 4 samples", "plan"),
