@@ -129,7 +129,7 @@ def _lines_vary_fault(sample, output):
     at = 0
     for line in sample:
         words = label(line)
-        if is_gap(line) or not words:
+        if is_gap(line) or not words or PROGRESS.match(line):
             continue
         found = next((i for i in range(at, len(output)) if label(output[i]) == words), None)
         if found is None:
