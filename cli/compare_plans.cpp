@@ -113,8 +113,7 @@ void predict_terms(ComparedPlan& row) {
 std::string why_missing(const Infeasible& infeasible, const SearchOptions& options) {
   if (infeasible.rule)
     return fmt::format("no such plan: {} ({})", infeasible.rule->what, infeasible.rule->where);
-  if (infeasible.constraint != "memory")
-    return fmt::format("no such plan: {} binds", infeasible.constraint);
+  if (infeasible.constraint != "memory") return fmt::format("no such plan: {}", infeasible.reason);
   const std::string room =
       options.memory_limit == Bytes() ? "the devices' memory" : format_bytes(options.memory_limit);
   return fmt::format("no plan of this kind can be run, or none fits into {}", room);

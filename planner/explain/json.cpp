@@ -102,6 +102,7 @@ Json rule_json(const Mistake& mistake) {
 Json infeasible_json(const Infeasible& infeasible) {
   const auto number = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   return {{"constraint", infeasible.constraint},
+          {"reason", infeasible.reason.empty() ? Json(nullptr) : Json(infeasible.reason)},
           {"stage", infeasible.stage},
           {"needed_bytes", infeasible.needed.value()},
           {"available_bytes", infeasible.available.value()},

@@ -37,11 +37,14 @@ std::string remedies(const Infeasible& infeasible, const RenderOptions& options)
     table.add({"more memory",
                fmt::format("{} on each device ({})", format_bytes(*infeasible.enough_memory),
                            memory_flag(*infeasible.enough_memory))});
+  const bool batch_binds = infeasible.constraint == "batch";
   if (infeasible.enough_batch)
-    table.add({"a smaller batch", fmt::format("--global-batch {}", *infeasible.enough_batch)});
+    table.add({batch_binds ? "a larger batch" : "a smaller batch",
+               fmt::format("--global-batch {}", *infeasible.enough_batch)});
   if (infeasible.enough_devices)
-    table.add(
-        {"more devices", fmt::format("{} devices in such nodes", *infeasible.enough_devices)});
+    table.add({batch_binds ? "fewer devices" : "more devices",
+               batch_binds ? fmt::format("--devices {}", *infeasible.enough_devices)
+                           : fmt::format("{} devices in such nodes", *infeasible.enough_devices)});
   const std::string lines = table.text(options);
   if (lines.empty()) return "";
   return '\n' + heading("What would fit", "any one of these", options) + lines;
@@ -49,6 +52,7 @@ std::string remedies(const Infeasible& infeasible, const RenderOptions& options)
 
 std::string verdict(const Infeasible& infeasible) {
   if (infeasible.rule) return infeasible.rule->what;
+  if (!infeasible.reason.empty()) return infeasible.reason;
   if (infeasible.constraint != "memory") return fmt::format("{} binds", infeasible.constraint);
   // Galvatron's and the baselines' searches do not mix strategies as freely as the closest plan.
   if (infeasible.needed <= infeasible.available)

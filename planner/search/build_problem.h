@@ -24,6 +24,7 @@ struct SearchContext {
   PriceCache* prices = nullptr;  // of the tree that is searched; none: each problem prices anew
   Watch* watch = nullptr;        // asked by all that takes long; null: nothing ends it early
   double faster_than = kForever.value();  // seconds: slower plans need not be found
+  bool any_plan = false;                  // whichever fits is asked for, not the fastest
 };
 
 // Gradient reductions of later stages hide behind the first stage's last backward, so they carry no

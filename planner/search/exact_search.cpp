@@ -193,7 +193,8 @@ class Explorer {
     });
     std::ranges::stable_sort(
         candidates_, {}, [](const Candidate& c) { return std::pair(c.advised_against, c.bound); });
-    for (std::size_t begin = 0; begin < candidates_.size() && !stopped(); begin += kBoundWave) {
+    for (std::size_t begin = 0; begin < candidates_.size() && !stopped() && !good_enough();
+         begin += kBoundWave) {
       const std::size_t count = std::min(kBoundWave, candidates_.size() - begin);
       for_each(count, [&](std::size_t i) { look_at(candidates_[begin + i]); });
       statistics_.interrupted |=
@@ -233,7 +234,7 @@ class Explorer {
   }
 
   void ask_others() {
-    if (!start_.others || stopped() || best() <= bound() * (1 + kWideGap)) return;
+    if (!start_.others || stopped() || good_enough() || best() <= bound() * (1 + kWideGap)) return;
     for (Finalist& finalist : start_.others(open_configurations(), best()))
       finalists_.add(std::move(finalist));
     asked_others_ = true;
@@ -311,8 +312,8 @@ class Explorer {
     return candidate.configuration.shape.stages == 1;
   }
 
-  static PipelineLimits quick_limits(const Candidate& candidate, double limit) {
-    if (!is_alone(candidate)) return {limit, kRelaxedPoints, kRelaxedWork};
+  PipelineLimits quick_limits(const Candidate& candidate, double limit) const {
+    if (!is_alone(candidate) || context_.any_plan) return {limit, kRelaxedPoints, kRelaxedWork};
     return {limit, kMostPoints, candidate.advised_against ? kStageWork : kAloneWork};
   }
 
@@ -443,6 +444,7 @@ class Explorer {
     const auto always = [] { return true; };
     const auto quickly = [&](const Candidate& c) { return solve_quickly(c); };
     solve_each(advised, quickly, always);
+    if (context_.any_plan) return;  // more work would find a faster one
     work_ = 0;
     solve_each(others, quickly, [&] { return work_ <= kFarWork; });
     std::erase_if(others, [](const Candidate* c) { return c->solved; });

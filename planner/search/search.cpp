@@ -248,16 +248,71 @@ void enter_leanest(const SearchContext& context, const DecisionTree& tree,
   if (!found.ranked.empty() || !context.cost.knows_moments() || is_over(context, found)) return;
   enter_phase(context, "look for any plan that fits");
   std::optional<Plan> lean;
-  unless_stopped([&] { lean = leanest_plan(context, offered_by(options, context.cluster, tree)); });
-  if (is_over(context, found) || !lean) return;
-  Finalist closest{*std::move(lean), false};
-  closest.fits = excess_of(closest.plan) <= Bytes();
   // A walk leaves the spaces of the other algorithms.
-  if (!closest.fits && options.algorithm == Algorithm::exact)
-    closest = improve(context, tree, std::move(closest), kMostLayers);
-  if (!closest.fits) return;
-  found.lower_bound = std::min(found.lower_bound, closest.plan.prediction.iteration.value());
-  found.ranked.push_back(std::move(closest));
+  unless_stopped([&] {
+    const DecisionTree offered = offered_by(options, context.cluster, tree);
+    if (could_fit(context, offered))
+      lean = leanest_plan(context, offered, options.algorithm == Algorithm::exact);
+  });
+  if (is_over(context, found) || !lean || excess_of(*lean) > Bytes()) return;
+  found.lower_bound = std::min(found.lower_bound, lean->prediction.iteration.value());
+  found.ranked.push_back({*std::move(lean), true});
+}
+
+// The plans of an algorithm. `tree` is left as the space that was searched.
+Exploration find_plans(const SearchContext& context, const Profile* profile,
+                       const SearchOptions& options, DecisionTree& tree) {
+  Exploration found;
+  if (options.algorithm == Algorithm::exact) {
+    tree = tree_of(context.model, context.cluster, profile, options, context.watch);
+    found = explore_with_others(context, profile, options, tree);
+  } else {
+    enter_phase(context, "search configurations");
+    found = explore_alone(context, profile, options, tree);
+  }
+  enter_leanest(context, tree, options, found);
+  return found;
+}
+
+struct OtherQuestion {
+  const Cluster& cluster;
+  std::int64_t global_batch;
+  Bytes memory_limit;
+};
+
+// A plan that fits, whichever is found first. Throws SearchStopped.
+std::optional<Plan> find_any(const SearchContext& context, const Profile* profile,
+                             const SearchOptions& options, const OtherQuestion& question) {
+  SearchOptions asked = options;
+  asked.global_batch = question.global_batch;
+  asked.alternatives = 0;
+  asked.enough_gap = kForever.value();
+  // Galvatron's formulas are those of the cluster and batch that were measured.
+  if (asked.cost == CostKind::galvatron &&
+      (question.cluster.num_devices() != context.cluster.num_devices() ||
+       question.global_batch != options.global_batch))
+    asked.cost = CostKind::measured;
+  const auto cost =
+      make_cost_model({asked.cost, asked.precision, asked.gradient_precision, asked.global_batch},
+                      context.model, question.cluster, profile);
+  const SearchContext other{context.model,
+                            question.cluster,
+                            *cost,
+                            question.memory_limit,
+                            context.drop_covered_layouts,
+                            context.even_cuts,
+                            nullptr,
+                            context.watch,
+                            kForever.value(),
+                            true};
+  DecisionTree tree = tree_of(context.model, question.cluster, profile, asked, context.watch);
+  if (!could_fit(other, tree)) return std::nullopt;
+  Exploration found;
+  enter_leanest(other, tree, asked, found);
+  if (found.ranked.empty()) found = find_plans(other, profile, asked, tree);
+  look(context.watch);
+  if (found.ranked.empty()) return std::nullopt;
+  return found.ranked.front().plan;
 }
 
 // The uniform plan of the space, which takes part in the race.
@@ -347,10 +402,18 @@ std::optional<SearchResult> search_unless_any_fits(const Model& model, const Clu
   const auto cost = make_cost_model(
       {options.cost, options.precision, options.gradient_precision, options.global_batch}, model,
       cluster, profile);
-  const auto lean = leanest_plan({model, cluster, *cost, options.memory_limit},
-                                 searched_tree(model, cluster, profile, options));
-  if (lean && excess_of(*lean) <= Bytes()) return std::nullopt;
-  SearchResult result = search(model, cluster, profile, options);
+  Watch watch({options.stop, options.time_limit, options.progress});
+  SearchContext context{model, cluster, *cost, options.memory_limit};
+  context.watch = &watch;
+  std::optional<Plan> lean;
+  const bool looked = unless_stopped([&] {
+    lean = leanest_plan(context, searched_tree(model, cluster, profile, options),
+                        options.algorithm == Algorithm::exact);
+  });
+  if (!looked || (lean && excess_of(*lean) <= Bytes())) return std::nullopt;
+  SearchOptions any = options;
+  any.enough_gap = kForever.value();
+  SearchResult result = search(model, cluster, profile, any);
   if (result.plan || !result.infeasible) return std::nullopt;
   return result;
 }
@@ -374,18 +437,12 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
                               nullptr,
                               &watch};
   DecisionTree tree;
-  Exploration found;
+  Exploration found = find_plans(context, profile, options, tree);
   std::optional<Plan> uniform;
   if (options.algorithm == Algorithm::exact) {
-    tree = tree_of(model, cluster, profile, options, &watch);
-    found = explore_with_others(context, profile, options, tree);
-    enter_leanest(context, tree, options, found);
     uniform = enter_uniform(context, tree, options, found);
     look_nearby(context, tree, options, found);
   } else {
-    enter_phase(context, "search configurations");
-    found = explore_alone(context, profile, options, tree);
-    enter_leanest(context, tree, options, found);
     bound_plan(context, profile, options, found);
   }
 
@@ -416,9 +473,13 @@ SearchResult search(const Model& model, const Cluster& cluster, const Profile* p
     verify(*result.plan, fmt::format("the plan of '{}'", name_of(options.algorithm)));
   } else if (!found.statistics.interrupted) {
     enter_phase(context, "explain why nothing fits");
+    watch.freeze();
+    const auto any_plan = [&](const Cluster& other, std::int64_t batch, Bytes limit) {
+      return find_any(context, profile, options, {other, batch, limit});
+    };
     expect_offered(result.tree, options);
     if (!unless_stopped([&] {
-          result.infeasible = explain_infeasible(context, result.tree, profile, options, complete);
+          result.infeasible = explain_infeasible(context, result.tree, options, any_plan, complete);
         }))
       result.statistics.interrupted = true;
     if (result.statistics.interrupted) result.statistics.ending = watch.ending();

@@ -48,13 +48,16 @@ struct Alternative {
 struct Infeasible {
   int stage = 0;
   std::string constraint;              // "memory", "batch", "layers", "strategy": what binds
+  std::string reason;                  // a sentence, where it is the batch or the layers
   Bytes needed, available;             // of the plan that comes closest
   StagePrediction breakdown;           // its memory at that stage
   Plan closest;                        // without stages where it is not memory that binds
   std::optional<Mistake> rule;         // what every offered strategy breaks, where that is a rule
-  std::optional<Bytes> enough_memory;  // the smallest limit for one device that fits
-  std::optional<std::int64_t> enough_batch;  // a smaller global batch that fits
-  std::optional<int> enough_devices;         // a larger cluster of such nodes that fits
+  std::optional<Bytes> enough_memory;  // the least memory of a device that fits, to one MiB
+  std::optional<std::int64_t> enough_batch;  // a global batch that fits: larger where batch binds
+  // Fewest devices that fit: within the node, then whole nodes. Where the batch binds, fewer
+  // devices, on which it does not.
+  std::optional<int> enough_devices;
 };
 
 // Balance of a pipeline as Galvatron-BMW measures it; 1 - 1/stages is perfect.

@@ -33,6 +33,7 @@ Ending Watch::ending() const {
 void Watch::enter(std::string_view phase) {
   {
     const std::scoped_lock lock(mutex_);
+    if (frozen_) return;
     phase_ = phase;
   }
   report();
@@ -40,12 +41,19 @@ void Watch::enter(std::string_view phase) {
 
 void Watch::found(Seconds iteration) {
   const std::scoped_lock lock(mutex_);
+  if (frozen_) return;
   best_ = best_ ? std::min(*best_, iteration) : iteration;
 }
 
 void Watch::prove(Seconds bound) {
   const std::scoped_lock lock(mutex_);
+  if (frozen_) return;
   bound_ = bound_ ? std::max(*bound_, bound) : bound;
+}
+
+void Watch::freeze() {
+  const std::scoped_lock lock(mutex_);
+  frozen_ = true;
 }
 
 void Watch::report_in_time() {

@@ -39,6 +39,8 @@ class Watch {
   void found(Seconds iteration);
   // No plan of the whole space is faster.
   void prove(Seconds bound);
+  // What is entered, found and proven from now on is of other questions, and is not reported.
+  void freeze();
   void report();
 
  private:
@@ -49,6 +51,7 @@ class Watch {
   Clock::time_point begin_;
   std::atomic<Clock::duration> reported_{};  // since begin_
   std::mutex mutex_;                         // of what follows
+  bool frozen_ = false;
   std::string_view phase_ = "begin";
   std::optional<Seconds> best_, bound_;
 };

@@ -77,9 +77,10 @@ TEST(PlanCommand, AnswersProgramsWhereNothingFits) {
   EXPECT_EQ(answer.at("status"), "infeasible");
   EXPECT_TRUE(answer.at("plan").is_null());
   const Json& why = answer.at("infeasible");
-  EXPECT_EQ(keys_of(why), (std::vector<std::string>{
-                              "constraint", "stage", "needed_bytes", "available_bytes", "breakdown",
-                              "enough_memory_bytes", "enough_batch", "enough_devices", "rule"}));
+  EXPECT_EQ(keys_of(why),
+            (std::vector<std::string>{"constraint", "reason", "stage", "needed_bytes",
+                                      "available_bytes", "breakdown", "enough_memory_bytes",
+                                      "enough_batch", "enough_devices", "rule"}));
   EXPECT_GT(why.at("needed_bytes"), why.at("available_bytes"));
   EXPECT_EQ(why.at("available_bytes"), 64 << 20);
 }

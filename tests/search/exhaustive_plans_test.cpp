@@ -273,6 +273,26 @@ TEST_P(EverySmallSpace, HoldsNoPlanBelowTheBoundAndNoneBeyondTheGap) {
   RecordProperty("plans", plans);
 }
 
+// What is said to be enough memory is what the leanest of all plans needs.
+TEST_P(EverySmallSpace, HoldsNoPlanThatNeedsLessMemory) {
+  Case c = GetParam();
+  if (c.memory_mib == 0) GTEST_SKIP() << "a space where memory does not bind";
+  c.memory_mib = 512;
+  const SearchResult result = search(c.model, c.cluster, nullptr, options_of(c));
+  ASSERT_TRUE(result.infeasible.has_value());
+  ASSERT_TRUE(result.infeasible->enough_memory.has_value());
+  const auto cost = make_cost_model({.global_batch = c.batch}, c.model, c.cluster, nullptr);
+  Bytes least{std::numeric_limits<std::int64_t>::max()};
+  EveryPlan(c).visit([&](const Plan& plan) {
+    Bytes peak;
+    for (const StagePrediction& stage : price_plan(plan, *cost).stages)
+      peak = std::max(peak, stage.peak);
+    least = std::min(least, peak);
+  });
+  EXPECT_GE(*result.infeasible->enough_memory, least);
+  EXPECT_LE((*result.infeasible->enough_memory - least).value(), kMiB);
+}
+
 INSTANTIATE_TEST_SUITE_P(Spaces, EverySmallSpace, testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.fact; });
 

@@ -3,6 +3,7 @@
 
 #include "planner/search/search.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -221,6 +222,40 @@ TEST(Search, WhatDoesNotFitIsExplainedAndEnoughMemoryIsEnough) {
   EXPECT_FALSE(run(c).plan.has_value());
 }
 
+TEST(Search, EnoughMemoryAndDevicesAreExact) {
+  const std::vector<Case> tight = {{"", "llama3-8b", "h100-1x8", 16, 1_GiB, 1024, 4},
+                                   {"", "mixtral-8x7b", "h100-1x8", 16, 1_GiB, 1024, 2},
+                                   {"", "llama2-7b", "a100-v100-mixed", 16, 1_GiB, 1024, 2}};
+  for (Case c : tight) {
+    SCOPED_TRACE(c.model);
+    const auto any = [](auto& o) { o.enough_gap = 1e6; };
+    const SearchResult result = run(c, any);
+    ASSERT_TRUE(result.infeasible.has_value());
+    ASSERT_TRUE(result.infeasible->enough_memory.has_value());
+    const Bytes enough = *result.infeasible->enough_memory;
+    c.memory = enough;
+    EXPECT_TRUE(run(c, any).plan.has_value());
+    c.memory = enough - 1_MiB;
+    EXPECT_FALSE(run(c, any).plan.has_value());
+  }
+}
+
+TEST(Search, EnoughDevicesAreTheFewest) {
+  const Model model = model_of({"", "llama2-7b", "a100-80g-8", 32, {}, 1024});
+  Cluster cluster = read_cluster(kConfigs / "clusters" / "a100-80g-8.json");
+  SearchOptions options;
+  options.global_batch = 32;
+  options.memory_limit = 7_GiB;
+  const SearchResult result = search(model, cluster, nullptr, options);
+  ASSERT_TRUE(result.infeasible.has_value());
+  EXPECT_EQ(result.infeasible->enough_devices, 24) << "which no doubling of 8 meets";
+  options.enough_gap = 1e6;
+  cluster.groups.back().count = 3;
+  EXPECT_TRUE(search(model, cluster, nullptr, options).plan.has_value());
+  cluster.groups.back().count = 2;
+  EXPECT_FALSE(search(model, cluster, nullptr, options).plan.has_value());
+}
+
 TEST(Search, BalancedCutsAreNotBehindEvenOnes) {
   // Options of equal load differ once an iteration: a stage by itself cannot tell them apart.
   const Case c{"", "vit-huge-32", "titan-rtx-8x8", 64, Bytes(8'000'000'000)};
@@ -257,6 +292,10 @@ TEST(Search, ABatchThatReplicasDoNotDivideIsNoBrokenRule) {
   ASSERT_TRUE(result.infeasible.has_value());
   EXPECT_EQ(result.infeasible->constraint, "batch");
   EXPECT_FALSE(result.infeasible->rule.has_value());
+  EXPECT_THAT(result.infeasible->reason,
+              testing::HasSubstr("a batch of 4 cannot be divided over 8 devices"));
+  EXPECT_EQ(result.infeasible->enough_batch, 8);
+  EXPECT_EQ(result.infeasible->enough_devices, 4);
 }
 
 TEST(Search, WithoutAProofABaselineFindsTheSamePlanAndNoBound) {
