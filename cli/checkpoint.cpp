@@ -29,7 +29,7 @@ using checkpoint::TensorFiles;
 
 // A checkpoint, or the newest one of a run's folder.
 fs::path find_checkpoint(const std::string& given) {
-  const fs::path folder = given;
+  fs::path folder = given;
   std::error_code code;
   if (fs::exists(folder / checkpoint::kManifestFile, code)) return folder;
   const std::vector<std::int64_t> steps = checkpoint::saved_steps(folder);
@@ -162,7 +162,7 @@ std::vector<std::string> difference(const TensorFiles& a, const TensorFiles& b,
     if (types.empty()) return {};
     return {"0", "0", types};
   }
-  const double apart = one.sub(two).abs().max().item<double>();
+  const auto apart = one.sub(two).abs().max().item<double>();
   return {fmt::format("{:.3g}", apart),
           fmt::format("{:.2g}", apart / one.abs().max().item<double>()), types};
 }
