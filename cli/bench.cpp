@@ -151,6 +151,11 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
                                      options.micro_batches),
                  .where = "--micro-batches",
                  .fix = "choose a divisor of --global-batch"});
+  if (const auto ranks = read_count(flags.world.ranks, "--ranks", limits::kRanks);
+      ranks.value_or(1) != 1)
+    throw Error({.what = fmt::format("{} ranks, where one device is timed", *ranks),
+                 .where = "--ranks",
+                 .fix = "leave it out; 'braid train' times a plan of several devices"});
   const Place place = choose_place(flags.world, launch, 1);
   const Model model =
       load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), place.first());

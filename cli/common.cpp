@@ -72,7 +72,7 @@ std::optional<std::int64_t> read_count(const std::string& text, const std::strin
   if (status == std::errc::invalid_argument || end != text.data() + text.size())
     throw Error({.what = fmt::format("'{}' is not a whole number", text),
                  .where = flag,
-                 .fix = fmt::format("write a whole number from {} on", range.low)});
+                 .fix = fmt::format("write a whole number from {} to {}", range.low, range.high)});
   if (status != std::errc() || number < range.low || number > range.high)
     throw Error({.what = fmt::format("{} is out of range", text),
                  .where = flag,

@@ -27,12 +27,13 @@ constexpr double kLargest = 1e300;
 double read_number(const std::string& text, const std::string& flag, double low, double high) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status == std::errc() && end == text.data() + text.size() && number >= low && number <= high)
-    return number;
-  throw Error({.what = fmt::format("'{}' is not a number that fits here", text),
+  const bool all = end == text.data() + text.size() && !text.empty();
+  if (status == std::errc() && all && number >= low && number <= high) return number;
+  const bool is_number = all && status != std::errc::invalid_argument && !std::isnan(number);
+  throw Error({.what = is_number ? fmt::format("{} is out of range", text)
+                                 : fmt::format("'{}' is not a number", text),
                .where = flag,
-               .fix = high < kLargest ? fmt::format("write a number from {} to {}", low, high)
-                                      : fmt::format("write a number of at least {}", low)});
+               .fix = fmt::format("write a number from {:g} to {:g}", low, high)});
 }
 
 train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {

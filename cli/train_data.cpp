@@ -22,11 +22,23 @@ std::shared_ptr<const train::Dataset> synthetic_data(const Model& model, std::ui
   return train::synthetic(std::max<std::int64_t>(1, limit), seed);
 }
 
+// Models that predict the next token or a class hide none.
+void expect_mask_used(const Model& model, std::optional<std::int64_t> mask_token) {
+  const train::Objective objective = train::objective_of(model);
+  const bool hides = objective == train::Objective::masked_tokens ||
+                     objective == train::Objective::corrupted_spans;
+  if (!mask_token || hides) return;
+  throw Error({.what = fmt::format("'{}' is not trained on hidden tokens", model.name),
+               .where = "--mask-token",
+               .fix = "leave it out: it is for BERT, and for the spans of T5"});
+}
+
 }  // namespace
 
 std::shared_ptr<const train::Dataset> open_data(const std::string& choice, const Model& model,
                                                 std::uint64_t seed,
                                                 std::optional<std::int64_t> mask_token) {
+  expect_mask_used(model, mask_token);
   if (choice == "synthetic") return synthetic_data(model, seed);
   if (const std::string file = after(choice, "text:"); !file.empty())
     return train::text_file(file, model.sequence);

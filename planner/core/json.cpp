@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "planner/core/error.h"
@@ -14,6 +15,22 @@ namespace braid {
 namespace {
 
 constexpr int kMaxDepth = 64;  // deeper nesting is never ours; refuses stack exhaustion
+
+// How to write a number with a point: 28.0 is 28 but for its form.
+std::string whole_number_fix(const Json& value, const std::string& otherwise) {
+  const auto number = value.get<double>();
+  return number == std::trunc(number) ? fmt::format("write {:.0f}, without a point", number)
+                                      : otherwise;
+}
+
+// Other programs write what JSON has no numbers for.
+bool is_no_number(std::string_view text, std::size_t byte) {
+  constexpr std::string_view kNames[] = {"NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"};
+  const std::size_t begin = std::min(text.size(), byte > 2 ? byte - 2 : 0);
+  return std::ranges::any_of(kNames, [&](std::string_view name) {
+    return text.substr(begin, name.size() + 3).find(name) != std::string_view::npos;
+  });
+}
 
 std::string position(std::string_view text, std::size_t byte) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
@@ -67,6 +84,10 @@ Json parse_json(std::string_view text, const std::string& source) {
   try {
     return Json::parse(text.begin(), text.end(), Guard(source));
   } catch (const Json::parse_error& error) {
+    if (is_no_number(text, error.byte))
+      throw Error({.what = "this is not valid JSON: it has no NaN and no infinity",
+                   .where = fmt::format("{}: {}", source, position(text, error.byte)),
+                   .fix = "write a number there, or null where there is none"});
     throw Error({.what = "this is not valid JSON",
                  .where = fmt::format("{}: {}", source, position(text, error.byte)),
                  .fix = text.empty() ? "the file is empty: write it again"
@@ -98,12 +119,15 @@ std::int64_t JsonValue::integer(IntRange range) const {
     n = value_->get<std::int64_t>();
     whole = true;
   }
+  const std::string found = value_->dump().substr(0, 40);
+  const std::string fix = fmt::format("write a whole number from {} to {}", range.low, range.high);
+  if (!whole && value_->is_number_float() && std::abs(value_->get<double>()) < 1e15)
+    fail(fmt::format("expected a whole number, found {}", found), whole_number_fix(*value_, fix));
+  if (!whole && value_->is_number()) fail(fmt::format("{} is out of range", found), fix);
   if (!whole)
     fail(fmt::format("expected a whole number, found {}", value_->dump().substr(0, 40)),
          "write a whole number without quotes");
-  if (n < range.low || n > range.high)
-    fail(fmt::format("{} is out of range", n),
-         fmt::format("write a whole number from {} to {}", range.low, range.high));
+  if (n < range.low || n > range.high) fail(fmt::format("{} is out of range", n), fix);
   return n;
 }
 
@@ -230,9 +254,32 @@ void JsonObject::finish() const {
 
 void expect_format(JsonObject& object, const std::string& format, int version) {
   const std::string found = object.string("format");
-  if (found != format)
+namespace {
+
+// Where a file of a format belongs.
+struct FormatUse {
+  std::string_view format, use;
+};
+constexpr FormatUse kUses[] = {
+    {"braid.model", "pass it with --model"},
+    {"braid.cluster", "pass it with --cluster"},
+    {"braid.profile", "pass it with --profile"},
+    {"braid.plan", "it is for check, explain, price, simulate and train"},
+    {"braid.train_report", "it is for calibrate --report"},
+    {"braid.comparison", "it is for calibrate --comparison and compare --out"},
+};
+
+}  // namespace
+
+  if (found != format) {
+    const auto* use = std::ranges::find(kUses, found, &FormatUse::format);
+  if (!object.has("format") && object.has("model_type"))
+    object.fail(fmt::format("this file is a Hugging Face config, not a '{}'", format),
+                "pass it with --model, and here " + fmt::format("a {}", format));
     object.fail(fmt::format("this file is a '{}', not a '{}'", found, format),
-                fmt::format("pass a file whose \"format\" is \"{}\"", format));
+                fmt::format("pass a file whose \"format\" is \"{}\"{}", format,
+                            use == std::end(kUses) ? "" : fmt::format(" ({})", use->use)));
+  }
   const std::int64_t number = object.integer("version");
   if (number != version)
     object.fail(

@@ -126,10 +126,28 @@ FlopsPerSecond parse_flops(std::string_view text, std::string_view where) {
   return FlopsPerSecond(parse_quantity(text, kFlopsUnits, "a compute rate", where));
 }
 
+namespace {
+
+// The digits of a name, or what is beside them.
+std::string part_of(std::string_view name, bool digits) {
+  std::string part(name);
+  std::erase_if(part, [digits](char c) { return (c >= '0' && c <= '9') != digits; });
+  return part;
+}
+
+// fp16 is no misspelling of fp64: who writes another number means another thing.
+bool differs_in_digits(std::string_view name, std::string_view candidate) {
+  return part_of(name, false) == part_of(candidate, false) &&
+         part_of(name, true) != part_of(candidate, true);
+}
+
+}  // namespace
+
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
+    if (differs_in_digits(name, candidate)) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
       best = candidate;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "planner/core/error.h"
@@ -26,6 +27,29 @@ Plan priced(const Plan& plan, const Profile& profile, const Correction& correcti
   return result;
 }
 
+// The first figure in which the profile's cluster is another than the run's. One machine has others
+// over each backend, and whenever it is measured anew.
+std::string cluster_difference(const Profile& profile, const Cluster& ran) {
+  const Json there = to_json(*profile.cluster).flatten();
+  const Json here = to_json(ran).flatten();
+  const auto value = [](const Json& flat, const std::string& key) {
+    return flat.contains(key) ? flat.at(key).dump(-1, ' ', false, Json::error_handler_t::replace)
+                              : std::string("nothing");
+  };
+  std::string text;
+  for (const Json* side : {&there, &here})
+    for (const auto& [key, unused] : side->items())
+      if (text.empty() && value(there, key) != value(here, key))
+        text = fmt::format("cluster{}: {} in the profile, {} in the run", key, value(there, key),
+                           value(here, key));
+  if (profile.cluster->name != ran.name) return text;
+  const auto backend = std::ranges::find(profile.taken_on, "backend", &Fact::name);
+  const std::string over = backend == profile.taken_on.end()
+                               ? std::string("another backend")
+                               : fmt::format("another backend than {}", backend->value);
+  return fmt::format("{} (the same machine over {}, or measured anew)", text, over);
+}
+
 void expect_same_task(const Profile& profile, const ReportSource& source) {
   const Plan& plan = source.report.plan;
   std::vector<std::string> differ;
@@ -34,8 +58,7 @@ void expect_same_task(const Profile& profile, const ReportSource& source) {
                                  profile.model->name, profile.model->sequence, plan.model.name,
                                  plan.model.sequence));
   if (profile.cluster && to_json(*profile.cluster) != to_json(plan.cluster))
-    differ.push_back(fmt::format("cluster: {} then, {} now, or the same measured anew",
-                                 profile.cluster->name, plan.cluster.name));
+    differ.push_back(cluster_difference(profile, plan.cluster));
   if (profile.precision != plan.precision)
     differ.push_back(fmt::format("precision: {} then, {} now", name_of(profile.precision),
                                  name_of(plan.precision)));

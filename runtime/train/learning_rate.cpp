@@ -100,7 +100,8 @@ void check(const LearningRate& rate, std::string_view where) {
                      rate.warmup_steps, rate.decay_steps),
          "choose 0 or more");
   const std::int64_t decay = rate.kind == LearningRateKind::wsd ? rate.decay_steps : 0;
-  const bool ends = rate.kind != LearningRateKind::constant;
+  // A constant rate may be of a run whose end is not known.
+  const bool ends = rate.kind != LearningRateKind::constant || rate.total_steps > 0;
   // Not as a sum, which two large numbers could overflow.
   if (ends && decay > rate.total_steps - rate.warmup_steps)
     fail(fmt::format("{} steps of warm-up and {} of decay do not fit into {} steps",

@@ -93,13 +93,14 @@ struct NearestCase {
 };
 
 constexpr NearestCase kNearest[] = {
-    {"a missing letter", "layrs", "layers"}, {"two letters exchanged", "lsyaers", "layers"},
-    {"the name itself", "heads", "heads"},   {"the nearer of two", "head", "heads"},
-    {"nothing is near", "optimizer", ""},    {"a short name allows two edits", "tp", "cp"},
+    {"a missing letter", "layrs", "layers"},       {"two letters exchanged", "lsyaers", "layers"},
+    {"the name itself", "heads", "heads"},         {"the nearer of two", "head", "heads"},
+    {"nothing is near", "optimizer", ""},          {"a short name allows two edits", "tp", "cp"},
+    {"other digits are another name", "fp16", ""}, {"digits out of place", "1fb1", "1f1b"},
 };
 
 TEST(Text, FindsTheNearestName) {
-  const std::vector<std::string> names = {"layers", "heads", "hidden", "cp"};
+  const std::vector<std::string> names = {"layers", "heads", "hidden", "cp", "fp64", "1f1b"};
   for (const NearestCase& c : kNearest) EXPECT_EQ(nearest(c.name, names), c.expected) << c.fact;
   EXPECT_EQ(nearest("layers", {}), "");
 }
