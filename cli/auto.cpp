@@ -85,17 +85,18 @@ Job read_job(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
   job.place = choose_place(flags.train.world, launch, asked_ranks(flags.train.world, launch));
   SearchOptions& search = job.search;
   search.cost = CostKind::measured;
-  search.global_batch = *read_count(flags.global_batch, "--global-batch", {1, 1 << 24});
+  search.global_batch = *read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch);
   search.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
   search.precision = read_precision(
       {.world = {}, .out = {}, .precision = flags.precision, .limit = {}}, job.place);
   search.gradient_precision = read_gradients(flags.gradients, search.precision);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   search.threads =
-      static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+      static_cast<int>(read_count(flags.threads, "--threads", limits::kThreads).value_or(cores));
   read_search_end(flags.end, search);
   job.model =
-      load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), job.place.first());
+      load_model(flags.model, read_count(flags.sequence, "--seq", limits::kTokens).value_or(0),
+                 job.place.first());
   models::require_supported(job.model);
   if (!starts_together(job.place)) job.training.data = open_job_data(job);
   job.cache = flags.cache.empty() ? usual_cache() : std::filesystem::path(flags.cache);

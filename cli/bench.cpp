@@ -136,7 +136,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
   const Format format = read_format(flags.format);
   if (!flags.out.empty()) expect_writable(flags.out, "--out");
   measure::StepOptions options;
-  options.batch = *read_count(flags.global_batch, "--global-batch");
+  options.batch = *read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch);
   options.micro_batches = static_cast<int>(*read_count(flags.micro_batches, "--micro-batches"));
   options.steps = static_cast<int>(*read_count(flags.steps, "--steps"));
   options.warm_up = static_cast<int>(*read_count(flags.warm_up, "--warmup-steps"));
@@ -157,8 +157,8 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
                  .where = "--ranks",
                  .fix = "leave it out; 'braid train' times a plan of several devices"});
   const Place place = choose_place(flags.world, launch, 1);
-  const Model model =
-      load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), place.first());
+  const Model model = load_model(
+      flags.model, read_count(flags.sequence, "--seq", limits::kTokens).value_or(0), place.first());
   models::require_supported(model);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     const std::optional<double> peak = peak_of(flags, options.precision, device);

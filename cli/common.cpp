@@ -225,8 +225,8 @@ void expect_holds(const LoadedProfile& profile, const Model& model, const Cluste
 }
 
 Task load_task(const TaskFlags& flags) {
-  const std::int64_t sequence = read_count(flags.sequence, "--seq").value_or(0);
-  const auto devices = read_count(flags.devices, "--devices", {1, 1 << 20});
+  const std::int64_t sequence = read_count(flags.sequence, "--seq", limits::kTokens).value_or(0);
+  const auto devices = read_count(flags.devices, "--devices", limits::kDevices);
   Task task;
   if (!flags.profile.empty()) task.profile = load_profile(flags.profile);
 

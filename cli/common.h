@@ -23,7 +23,7 @@ namespace braid::cli {
 
 // A flag that was not given is empty text.
 std::optional<std::int64_t> read_count(const std::string& text, const std::string& flag,
-                                       IntRange range = kPositive);
+                                       IntRange range = limits::kCount);
 std::optional<Bytes> read_memory(const std::string& text);
 // The index of the name; an Error lists them all.
 std::size_t read_choice(const std::string& text, const std::string& flag,

@@ -48,10 +48,10 @@ CompareOptions read_options(const CompareFlags& flags) {
   const std::string usual_cost = flags.task.profile.empty() ? "roofline" : "measured";
   search.cost = read_enum(flags.cost.empty() ? usual_cost : flags.cost, "--cost", kCosts);
   search.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
-  search.global_batch = *read_count(flags.global_batch, "--global-batch", {1, 1 << 24});
+  search.global_batch = *read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   search.threads =
-      static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+      static_cast<int>(read_count(flags.threads, "--threads", limits::kThreads).value_or(cores));
   search.alternatives = 0;
   read_search_end(flags.end, search);
   for (const std::string& name : flags.algorithms)

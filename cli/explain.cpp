@@ -24,9 +24,9 @@ struct ExplainFlags {
 };
 
 WhatIf question_of(const ExplainFlags& flags) {
-  return {.sequence = read_count(flags.sequence, "--seq"),
-          .global_batch = read_count(flags.global_batch, "--global-batch"),
-          .devices = read_count(flags.devices, "--devices", {1, 1 << 20}),
+  return {.sequence = read_count(flags.sequence, "--seq", limits::kTokens),
+          .global_batch = read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch),
+          .devices = read_count(flags.devices, "--devices", limits::kDevices),
           .memory = read_memory(flags.memory)};
 }
 

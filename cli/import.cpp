@@ -23,12 +23,12 @@ struct GalvatronFlags {
 };
 
 int run_galvatron(const GalvatronFlags& flags) {
-  constexpr IntRange kMachines{1, 1 << 16};
+  const Format format = read_format(flags.format);
   GalvatronSource source;
   source.layers = parse_galvatron_layers(flags.layers);
-  source.nodes = static_cast<int>(read_count(flags.nodes, "--nodes", kMachines).value_or(1));
+  source.nodes = static_cast<int>(read_count(flags.nodes, "--nodes", limits::kNodes).value_or(1));
   source.devices_per_node = static_cast<int>(
-      read_count(flags.devices_per_node, "--gpus-per-node", {1, 1024}).value_or(8));
+      read_count(flags.devices_per_node, "--gpus-per-node", limits::kNodeDevices).value_or(8));
   source.hardware = flags.hardware;
   source.model = flags.model;
   expect_writable(flags.out, "--out");

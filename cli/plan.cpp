@@ -50,7 +50,7 @@ constexpr ScheduleKind kSchedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_
                                        ScheduleKind::interleaved, ScheduleKind::zero_bubble};
 
 int read_limit(const std::string& text, const std::string& flag) {
-  return static_cast<int>(read_count(text, flag, {1, 1 << 20}).value_or(0));
+  return static_cast<int>(read_count(text, flag, limits::kDegree).value_or(0));
 }
 
 constexpr TensorKind kTensorKinds[] = {TensorKind::megatron, TensorKind::ulysses,
@@ -59,7 +59,7 @@ constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::selective, Reco
 
 FixedParts fixed_parts(const FixedFlags& flags) {
   const auto degree = [](const std::string& text, const char* flag) {
-    const auto count = read_count(text, flag, {1, 1 << 20});
+    const auto count = read_count(text, flag, limits::kDegree);
     return count ? std::optional(static_cast<int>(*count)) : std::nullopt;
   };
   FixedParts fixed;
@@ -70,7 +70,7 @@ FixedParts fixed_parts(const FixedFlags& flags) {
   fixed.stages = degree(flags.pp, "--pp");
   fixed.chunks = degree(flags.chunks, "--chunks");
   fixed.micro_batches = degree(flags.micro_batches, "--micro-batches");
-  fixed.replica_samples = read_count(flags.micro_batch, "--micro-batch", {1, 1 << 24});
+  fixed.replica_samples = read_count(flags.micro_batch, "--micro-batch", limits::kGlobalBatch);
   if (const auto zero = read_count(flags.zero, "--zero", {0, 3}))
     fixed.zero = static_cast<Zero>(*zero);
   if (!flags.tp_kind.empty()) fixed.tp_kind = read_enum(flags.tp_kind, "--tp-kind", kTensorKinds);
@@ -102,10 +102,11 @@ SearchOptions search_options(const PlanFlags& flags) {
   const std::string usual_cost = flags.task.profile.empty() ? "roofline" : "measured";
   options.cost = read_enum(flags.cost.empty() ? usual_cost : flags.cost, "--cost", kCosts);
   options.memory_limit = read_memory(flags.memory).value_or(Bytes(0));
-  options.global_batch = read_count(flags.global_batch, "--global-batch", {1, 1 << 24}).value_or(1);
+  options.global_batch =
+      read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch).value_or(1);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   options.threads =
-      static_cast<int>(read_count(flags.threads, "--threads", {1, 1024}).value_or(cores));
+      static_cast<int>(read_count(flags.threads, "--threads", limits::kThreads).value_or(cores));
   options.prove = !flags.no_bound;
   read_search_end(flags.end, options);
   options.alternatives = static_cast<int>(

@@ -53,9 +53,9 @@ int run_primepar(const PrimeparFlags& flags) {
   PrimeparAnswer answer;
   answer.variant = read_enum(flags.variant, "--variant", kVariants);
   answer.alpha = read_alpha(flags.alpha);
-  const auto micro_batch = read_count(flags.micro_batch, "--micro-batch", {1, 1 << 24});
-  const auto accumulate = read_count(flags.accumulate, "--accumulate", {1, 1 << 24});
-  const auto layers = read_count(flags.layers, "--layers", {1, 1 << 16});
+  const auto micro_batch = read_count(flags.micro_batch, "--micro-batch", limits::kGlobalBatch);
+  const auto accumulate = read_count(flags.accumulate, "--accumulate", limits::kGlobalBatch);
+  const auto layers = read_count(flags.layers, "--layers", limits::kLayers);
   const Precision precision = flags.precision.empty()
                                   ? Precision::bf16
                                   : read_enum(flags.precision, "--precision", kPrecisions);

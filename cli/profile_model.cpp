@@ -79,11 +79,11 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
   measure::ModelOptions options;
   options.precision = machine.precision;
   options.gradient_precision = machine.gradient_precision;
-  options.global_batch = *read_count(flags.global_batch, "--global-batch");
+  options.global_batch = *read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch);
   options.memory = read_memory(flags.memory).value_or(Bytes(0));
   read_count(flags.common.limit, "--limit");  // a mistake in it is told before the ranks start
-  const Model model =
-      load_model(flags.model, read_count(flags.sequence, "--seq").value_or(0), place.first());
+  const Model model = load_model(
+      flags.model, read_count(flags.sequence, "--seq", limits::kTokens).value_or(0), place.first());
   std::optional<Profile> hardware;
   if (!flags.hardware.empty()) hardware = read_profile(flags.hardware);
   return run_world(place, [&](comm::Group& world, c10::Device device) {

@@ -22,7 +22,7 @@ constexpr double kSame = 1e-9;  // relative; the order of a sum may differ, pric
 void change_batch(Plan& plan, std::int64_t batch) {
   const std::int64_t step = plan.micro_batch() * (plan.shape.chunks > 1 ? plan.shape.stages : 1);
   const std::int64_t micro_batches = batch / plan.micro_batch();
-  if (batch % step != 0 || micro_batches > std::int64_t{1} << 30)
+  if (batch % step != 0 || micro_batches > limits::kMicroBatches.high)
     throw Error(
         {.what = fmt::format("a global batch of {} is not made of this plan's micro-batches "
                              "of {} samples",

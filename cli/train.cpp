@@ -40,7 +40,7 @@ train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {
   train::LearningRate rate = train::parse_learning_rate(flags.schedule, "--lr-schedule");
   rate.peak = read_number(flags.rate, "--lr", 0, kLargest);
   rate.minimum = read_number(flags.minimum, "--min-lr", 0, kLargest);
-  rate.warmup_steps = *read_count(flags.warmup, "--lr-warmup", kNatural);
+  rate.warmup_steps = *read_count(flags.warmup, "--lr-warmup", limits::kCount.or_zero());
   rate.total_steps = steps;
   const bool decays = rate.kind == train::LearningRateKind::wsd;
   if (!flags.decay.empty() && !decays)
@@ -49,7 +49,8 @@ train::LearningRate read_rate(const TrainFlags& flags, std::int64_t steps) {
                  .where = "--lr-decay",
                  .fix = "leave it out, or choose --lr-schedule wsd"});
   if (decays)
-    rate.decay_steps = read_count(flags.decay, "--lr-decay", kNatural).value_or(steps / 10);
+    rate.decay_steps =
+        read_count(flags.decay, "--lr-decay", limits::kCount.or_zero()).value_or(steps / 10);
   train::check(rate, "--lr, --min-lr, --lr-warmup, --lr-decay, --steps");
   return rate;
 }
@@ -90,7 +91,8 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.steps = *read_count(flags.steps, "--steps");
   options.precision = static_cast<train::RunPrecision>(
       read_choice(flags.precision, "--precision", {"plan", "fp64", "fp32", "bf16", "fp8"}));
-  options.seed = static_cast<std::uint64_t>(*read_count(flags.seed, "--seed", kNatural));
+  options.seed =
+      static_cast<std::uint64_t>(*read_count(flags.seed, "--seed", limits::kCount.or_zero()));
   // At a beta of 1 a moment would never leave its zero.
   const double below_one = std::nextafter(1.0, 0.0);
   options.adamw.beta1 = read_number(flags.beta1, "--beta1", 0, below_one);
@@ -99,7 +101,7 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.clip = read_number(flags.clip, "--clip", 0, kLargest);
   options.dropout = read_number(flags.dropout, "--dropout", 0, below_one);
   options.learning_rate = read_rate(flags, options.steps);
-  options.mask_token = read_count(flags.mask_token, "--mask-token", kNatural);
+  options.mask_token = read_count(flags.mask_token, "--mask-token", limits::kCount.or_zero());
   options.weights = flags.weights;
   options.capture = !flags.no_capture;
   options.metrics = flags.metrics;

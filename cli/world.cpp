@@ -167,7 +167,7 @@ void add_world_flags(const Options& option, WorldFlags& flags, const char* ranks
 }
 
 int asked_ranks(const WorldFlags& flags, const std::optional<comm::Launch>& launch) {
-  if (const auto ranks = read_count(flags.ranks, "--ranks", {1, 1 << 20}))
+  if (const auto ranks = read_count(flags.ranks, "--ranks", limits::kRanks))
     return static_cast<int>(*ranks);
   return launch ? launch->size : 1;
 }

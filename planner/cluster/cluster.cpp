@@ -80,7 +80,6 @@ Cluster shrink(const Cluster& cluster, int devices) {
 
 namespace {
 
-constexpr std::int64_t kMaxDevices = 1 << 20;
 const std::vector<std::string> kDeviceKinds = {name_of(DeviceKind::gpu), name_of(DeviceKind::cpu)};
 
 // A quantity may stand as a number in base units or as text with a unit.
@@ -104,8 +103,9 @@ constexpr double kMostBandwidth = 1e18, kMostFlops = 1e21, kLongestLatency = 1e9
 template <class Quantity>
 Quantity rate(Quantity q, double most, const JsonValue& value) {
   positive(q, value);
-  if (q < Quantity(1) || q > Quantity(most))
-    value.fail(fmt::format("{:g} a second is out of range: 1 to {:g}", q.value(), most),
+  if (q < Quantity(limit.low) || q > Quantity(limit.high))
+    value.fail(fmt::format("{:g} a second is out of range: {:g} to {:g}", q.value(), limit.low,
+                           limit.high),
                "write the device's real figure");
   return q;
 }
@@ -113,12 +113,12 @@ Quantity rate(Quantity q, double most, const JsonValue& value) {
 Link read_link(JsonObject object) {
   const JsonValue bandwidth = object.at("bandwidth");
   const JsonValue latency = object.at("latency");
-  Link link{rate(quantity(bandwidth, parse_bandwidth), kMostBandwidth, bandwidth),
+  Link link{rate(quantity(bandwidth, parse_bandwidth), limits::kBandwidth, bandwidth),
             quantity(latency, parse_seconds)};
-  if (link.latency > Seconds(kLongestLatency))
-    latency.fail(
-        fmt::format("{:g} s is out of range: up to {:g}", link.latency.value(), kLongestLatency),
-        "write the link's real figure");
+  if (link.latency > Seconds(limits::kLatency.high))
+    latency.fail(fmt::format("{:g} s is out of range: up to {:g}", link.latency.value(),
+                             limits::kLatency.high),
+                 "write the link's real figure");
   object.finish();
   return link;
 }
@@ -130,12 +130,29 @@ DeviceType read_device(const std::string& name, JsonObject object) {
   const JsonValue bf16 = peak.at("bf16");
   const JsonValue fp32 = peak.at("fp32");
   DeviceType device{.name = name,
-                    .peak_bf16 = rate(quantity(bf16, parse_flops), kMostFlops, bf16),
-                    .peak_fp32 = rate(quantity(fp32, parse_flops), kMostFlops, fp32),
-                    .memory = positive(quantity(memory, parse_bytes), memory),
+                    .peak_bf16 = rate(quantity(bf16, parse_flops), limits::kPeak, bf16),
+                    .peak_fp32 = rate(quantity(fp32, parse_flops), limits::kPeak, fp32),
+                    .memory = read_memory(memory),
                     .memory_bandwidth = rate(quantity(memory_bandwidth, parse_bandwidth),
-                                             kMostBandwidth, memory_bandwidth)};
+                                             limits::kBandwidth, memory_bandwidth)};
+  if (fp8) device.peak_fp8 = rate(quantity(*fp8, parse_flops), limits::kPeak, *fp8);
+  if (const auto reserve = object.find("reserve")) {
+    device.reserve = quantity(*reserve, parse_bytes);
+    if (*device.reserve >= device.memory)
+      reserve->fail(fmt::format("a reserve of {} leaves nothing of {}",
+                                format_bytes(*device.reserve), format_bytes(device.memory)),
+                    "write what a context and communicators take, or leave it out");
+  }
   if (const auto kind = object.find("kind"))
+Bytes read_memory(const JsonValue& value) {
+  const Bytes size = positive(quantity(value, parse_bytes), value);
+  if (size.value() > limits::kMemory.high)
+    value.fail(
+        fmt::format("{} bytes are out of range: up to {}", size.value(), limits::kMemory.high),
+        "write the device's real figure");
+  return size;
+}
+
     device.kind = static_cast<DeviceKind>(kind->choice(kDeviceKinds));
   peak.finish();
   object.finish();
@@ -164,17 +181,17 @@ Cluster cluster_from_json(const Json& json, const std::string& source) {
   for (const JsonValue& value : nodes.array()) {
     JsonObject entry{value};
     NodeGroup group;
-    group.count = static_cast<int>(entry.integer_or("count", 1, {1, kMaxDevices}));
+    group.count = static_cast<int>(entry.integer_or("count", 1, limits::kNodes));
     group.device_type = static_cast<int>(entry.at("device").choice(type_names));
-    group.devices = static_cast<int>(entry.integer("devices", {1, 1024}));
+    group.devices = static_cast<int>(entry.integer("devices", limits::kNodeDevices));
     group.inside = read_link(entry.object("link"));
     entry.finish();
     total += std::int64_t{group.count} * group.devices;
     cluster.groups.push_back(group);
   }
   if (cluster.groups.empty()) nodes.fail("the cluster has no nodes", "add at least one node");
-  if (total > kMaxDevices)
-    nodes.fail(fmt::format("{} devices are more than {}", total, kMaxDevices),
+  if (total > limits::kDevices.high)
+    nodes.fail(fmt::format("{} devices are more than {}", total, limits::kDevices.high),
                "plan for a smaller cluster");
 
   if (cluster.num_nodes() > 1 || object.has("network")) {

@@ -125,7 +125,7 @@ std::int64_t JsonValue::integer(IntRange range) const {
     fail(fmt::format("expected a whole number, found {}", found), whole_number_fix(*value_, fix));
   if (!whole && value_->is_number()) fail(fmt::format("{} is out of range", found), fix);
   if (!whole)
-    fail(fmt::format("expected a whole number, found {}", value_->dump().substr(0, 40)),
+    fail(fmt::format("expected a whole number, found {}", found),
          "write a whole number without quotes");
   if (n < range.low || n > range.high) fail(fmt::format("{} is out of range", n), fix);
   return n;
@@ -216,10 +216,12 @@ std::int64_t JsonObject::integer_or(const std::string& key, std::int64_t fallbac
   const auto found = find(key);
   return found && !found->raw().is_null() ? found->integer(range) : fallback;
 }
-double JsonObject::number(const std::string& key) { return at(key).number(); }
-double JsonObject::number_or(const std::string& key, double fallback) {
+double JsonObject::number(const std::string& key, const RealLimit& limit) {
+  return at(key).number(limit);
+}
+double JsonObject::number_or(const std::string& key, double fallback, const RealLimit& limit) {
   const auto found = find(key);
-  return found ? found->number() : fallback;
+  return found ? found->number(limit) : fallback;
 }
 std::string JsonObject::string(const std::string& key) { return at(key).string(); }
 std::string JsonObject::string_or(const std::string& key, std::string fallback) {
@@ -252,8 +254,6 @@ void JsonObject::finish() const {
   }
 }
 
-void expect_format(JsonObject& object, const std::string& format, int version) {
-  const std::string found = object.string("format");
 namespace {
 
 // Where a file of a format belongs.
@@ -271,11 +271,13 @@ constexpr FormatUse kUses[] = {
 
 }  // namespace
 
-  if (found != format) {
-    const auto* use = std::ranges::find(kUses, found, &FormatUse::format);
+void expect_format(JsonObject& object, const std::string& format, int version) {
   if (!object.has("format") && object.has("model_type"))
     object.fail(fmt::format("this file is a Hugging Face config, not a '{}'", format),
                 "pass it with --model, and here " + fmt::format("a {}", format));
+  const std::string found = object.string("format");
+  if (found != format) {
+    const auto* use = std::ranges::find(kUses, found, &FormatUse::format);
     object.fail(fmt::format("this file is a '{}', not a '{}'", found, format),
                 fmt::format("pass a file whose \"format\" is \"{}\"{}", format,
                             use == std::end(kUses) ? "" : fmt::format(" ({})", use->use)));

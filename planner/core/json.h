@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/limits.h"
+
 namespace braid {
 
 using Json = nlohmann::ordered_json;
@@ -21,16 +23,6 @@ using Json = nlohmann::ordered_json;
 Json parse_json(std::string_view text, const std::string& source);
 // Reads and parses a file.
 Json read_json(const std::filesystem::path& file);
-std::string read_text(const std::filesystem::path& file);
-// Writes beside the target and renames, so that a full disk or a crash leaves the old file whole.
-void write_text(const std::filesystem::path& file, std::string_view text);
-
-struct IntRange {
-  std::int64_t low = std::numeric_limits<std::int64_t>::min();
-  std::int64_t high = std::numeric_limits<std::int64_t>::max();
-};
-inline constexpr IntRange kPositive{1, std::int64_t{1} << 40};
-inline constexpr IntRange kNatural{0, std::int64_t{1} << 40};
 
 // A JSON value with its path: "plan.json: stages[2].layers".
 class JsonValue {
@@ -40,6 +32,7 @@ class JsonValue {
   std::int64_t integer(IntRange range = {}) const;
   double number(double low = -std::numeric_limits<double>::max(),
                 double high = std::numeric_limits<double>::max()) const;
+  double number(const RealLimit& limit) const { return number(limit.low, limit.high); }
   bool boolean() const;
   std::string string() const;
   // One of `choices`; the index of the match.
@@ -66,8 +59,8 @@ class JsonObject {
 
   std::int64_t integer(const std::string& key, IntRange range = {});
   std::int64_t integer_or(const std::string& key, std::int64_t fallback, IntRange range = {});
-  double number(const std::string& key);
-  double number_or(const std::string& key, double fallback);
+  double number(const std::string& key, const RealLimit& limit);
+  double number_or(const std::string& key, double fallback, const RealLimit& limit);
   std::string string(const std::string& key);
   std::string string_or(const std::string& key, std::string fallback);
   bool boolean_or(const std::string& key, bool fallback);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/core/error.h"
+#include "planner/core/limits.h"
 
 // Notation of the comments: p stages, m micro-batches, v chunks, stage i; F, B and W are forward,
 // backward and its weight half. F_k goes down the stages, B_k comes back up.
@@ -172,6 +173,8 @@ Seconds slow_weight_time(const PipelineShape& shape, Stages stages) {
 
 bool schedulable(const PipelineShape& shape) {
   if (shape.stages < 1 || shape.micro_batches < 1 || shape.chunks < 1) return false;
+  const std::int64_t chunks = std::int64_t{shape.stages} * shape.chunks;
+  if (chunks > limits::kPasses.high / shape.micro_batches) return false;
   if (shape.chunks == 1) return true;
   return shape.schedule == ScheduleKind::interleaved && shape.micro_batches % shape.stages == 0;
 }

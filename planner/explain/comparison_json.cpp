@@ -43,7 +43,7 @@ ComparedPlan read_compared(const JsonValue& value) {
     compared.plan = std::move(report.plan);
     compared.measured = MeasuredPlan{.steps = std::move(report.steps),
                                      .seconds = report.step,
-                                     .spread = object.at("spread").number(0),
+                                     .spread = object.at("spread").number(limits::kNoise),
                                      .stages = std::move(report.stages)};
     if (!(report.step > Seconds(0)))
       measured->fail("a step that takes no time", "measure this plan again");

@@ -15,7 +15,6 @@ namespace {
 
 constexpr const char* kFormat = "braid.train_report";
 constexpr int kVersion = 2;
-constexpr IntRange kByteRange{0, std::numeric_limits<std::int64_t>::max()};
 
 struct MemoryTerm {
   const char* name;
@@ -48,10 +47,12 @@ Json write(const StepTerms& terms) {
 StepTerms read_terms(const JsonValue& value) {
   JsonObject object(value);
   StepTerms terms;
-  for (const PlainTerm& term : kPlainTerms) terms.*term.member = Seconds(object.number(term.name));
+  for (const PlainTerm& term : kPlainTerms)
+    terms.*term.member = Seconds(object.number(term.name, limits::kTimeTerm));
   for (const CommTerm& term : kCommTerms) {
     JsonObject time = object.object(term.name);
-    terms.*term.member = {Seconds(time.number("exposed")), Seconds(time.number("hidden"))};
+    terms.*term.member = {Seconds(time.number("exposed", limits::kTimeTerm)),
+                          Seconds(time.number("hidden", limits::kTimeTerm))};
     time.finish();
   }
   object.finish();
@@ -61,22 +62,23 @@ StepTerms read_terms(const JsonValue& value) {
 HeldMemory read_held(JsonObject object) {
   HeldMemory held;
   for (const MemoryTerm& term : kMemoryTerms)
-    held.*term.held = Bytes(object.integer(term.name, kByteRange));
-  if (object.has(kAllocator)) held.allocated = Bytes(object.integer(kAllocator, kByteRange));
+    held.*term.held = Bytes(object.integer(term.name, limits::kPlannedBytes));
+  if (object.has(kAllocator))
+    held.allocated = Bytes(object.integer(kAllocator, limits::kPlannedBytes));
   object.finish();
   return held;
 }
 
 // The plan says it too: what is written beside it serves readers who have no planner at hand.
 void skip_planned(JsonObject object) {
-  for (const MemoryTerm& term : kMemoryTerms) object.integer(term.name, kByteRange);
-  object.integer(kAllocator, kByteRange);
+  for (const MemoryTerm& term : kMemoryTerms) object.integer(term.name, limits::kPlannedBytes);
+  object.integer(kAllocator, limits::kPlannedBytes);
   object.finish();
 }
 
 StageReport read_stage(const JsonValue& value, std::size_t number) {
   JsonObject object(value);
-  const auto stage = static_cast<std::size_t>(object.integer("stage", kNatural));
+  const auto stage = static_cast<std::size_t>(object.integer("stage", limits::kDegree.or_zero()));
   if (stage != number)
     object.fail(fmt::format("stage {} at place {}", stage, number), "list the stages in order");
   StageReport report;
@@ -151,13 +153,15 @@ RunReport report_from_json(const Json& json, const std::string& source) {
   RunReport report;
   const JsonValue plan = object.at("plan");
   report.plan = plan_from_json(plan.raw(), plan.path());
-  report.step = Seconds(object.number("step_seconds"));
+  report.step = Seconds(object.number("step_seconds", limits::kPredictedTime));
   for (const JsonValue& step : object.array("step_seconds_all"))
-    report.steps.emplace_back(step.number());
-  object.number("planned_step_seconds");
-  if (const JsonValue mfu = object.at("mfu"); !mfu.raw().is_null()) report.mfu = mfu.number();
+    report.steps.emplace_back(step.number(limits::kPredictedTime));
+  object.number("planned_step_seconds", limits::kPredictedTime);
+  if (const JsonValue mfu = object.at("mfu"); !mfu.raw().is_null())
+    report.mfu = mfu.number(limits::kFigure);
   for (const char* key : kFigures) object.find(key);
-  for (const JsonValue& loss : object.array("losses")) report.losses.push_back(loss.number());
+  for (const JsonValue& loss : object.array("losses"))
+    report.losses.push_back(loss.number(limits::kFigure));
   if (object.has("stopped_by")) report.stopped_by = object.string("stopped_by");
   const std::vector<JsonValue> stages = object.array("stages");
   if (std::ssize(stages) != report.plan.shape.stages)

@@ -36,8 +36,9 @@ void write_choice(Json& json, const std::string& key, const std::vector<std::str
 RotaryScaling read_scaling(JsonObject object) {
   RotaryScaling scaling;
   for (const auto& field : kScalingFields)
-    scaling.*field.member = object.number_or(field.name, scaling.*field.member);
-  scaling.original_positions = object.integer_or("original_positions", scaling.original_positions);
+    scaling.*field.member = object.number_or(field.name, scaling.*field.member, field.limit);
+  scaling.original_positions = object.integer_or("original_positions", scaling.original_positions,
+                                                 limits::kTokens.or_zero());
   object.finish();
   return scaling;
 }
@@ -62,14 +63,13 @@ LayerType read_type(const JsonValue& value) {
   read_choice(object, "activation", kActivations, shape.activation);
   read_choice(object, "norm", kNorms, shape.norm);
   for (const SizeField& field : kSizeFields)
-    shape.*field.member =
-        object.integer_or(field.name, shape.*field.member, {.low = 0, .high = field.limit});
+    shape.*field.member = object.integer_or(field.name, shape.*field.member, field.limit.or_zero());
   shape.padding_id =
-      object.integer_or("padding_id", kNoPadding, {.low = kNoPadding, .high = kMaxCount});
+      object.integer_or("padding_id", kNoPadding, {.low = kNoPadding, .high = limits::kRows.high});
   for (const FlagField& field : kFlagFields)
     shape.*field.member = object.boolean_or(field.name, shape.*field.member);
   for (const auto& field : kNumberFields)
-    shape.*field.member = object.number_or(field.name, shape.*field.member);
+    shape.*field.member = object.number_or(field.name, shape.*field.member, field.limit);
   if (const auto scaling = object.find("rotary_scaling"))
     shape.rotary_scaling = read_scaling(JsonObject(*scaling));
   object.finish();
@@ -105,7 +105,7 @@ Model model_from_braid(const Json& json, const std::string& source, std::int64_t
   Model model;
   model.name = object.string("name");
   model.family = object.string_or("family", "braid");
-  model.sequence = object.integer("sequence", {.low = 1, .high = kMaxCount});
+  model.sequence = object.integer("sequence", limits::kTokens);
   std::vector<std::string> names;
   for (const JsonValue& value : object.array("types")) {
     model.types.push_back(read_type(value));
@@ -114,10 +114,10 @@ Model model_from_braid(const Json& json, const std::string& source, std::int64_t
   for (const JsonValue& value : object.array("layers")) {
     JsonObject run(value);
     const int type = static_cast<int>(run.at("type").choice(names));
-    const std::int64_t count = run.integer("count", {.low = 1, .high = kMaxLayers});
+    const std::int64_t count = run.integer("count", limits::kLayers);
     run.finish();
-    if (static_cast<std::int64_t>(model.layers.size()) + count > kMaxLayers)
-      value.fail("too many layers", fmt::format("give at most {} in all", kMaxLayers));
+    if (static_cast<std::int64_t>(model.layers.size()) + count > limits::kLayers.high)
+      value.fail("too many layers", fmt::format("give at most {} in all", limits::kLayers.high));
     model.layers.insert(model.layers.end(), static_cast<std::size_t>(count), type);
   }
   object.finish();

@@ -5,48 +5,41 @@
 #include <array>
 #include <cstdint>
 
+#include "planner/core/limits.h"
 #include "planner/model/layer.h"
 
 namespace braid {
 
-// The limits lie far above any model and keep every product of a layer's closed forms inside 63
-// bits.
-inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 24;  // tokens, table rows
-inline constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  // hidden, ffn
-inline constexpr std::int64_t kMaxHeads = std::int64_t{1} << 14;
-inline constexpr std::int64_t kMaxExperts = std::int64_t{1} << 12;
-inline constexpr std::int64_t kMaxLayers = 10'000;
-
 struct SizeField {
   const char* name;
   std::int64_t LayerShape::*member;
-  std::int64_t limit;
+  WholeLimit limit;  // zero: the layer has none
 };
 
 inline constexpr std::array kSizeFields = {
-    SizeField{"tokens", &LayerShape::tokens, kMaxCount},
-    SizeField{"hidden", &LayerShape::hidden, kMaxWidth},
-    SizeField{"heads", &LayerShape::heads, kMaxHeads},
-    SizeField{"kv_heads", &LayerShape::kv_heads, kMaxHeads},
-    SizeField{"head_dim", &LayerShape::head_dim, kMaxHeads},
-    SizeField{"window", &LayerShape::window, kMaxCount},
-    SizeField{"window_shift", &LayerShape::window_shift, kMaxCount},
-    SizeField{"cross_tokens", &LayerShape::cross_tokens, kMaxCount},
-    SizeField{"carried_tokens", &LayerShape::carried_tokens, kMaxCount},
-    SizeField{"bias_buckets", &LayerShape::bias_buckets, kMaxCount},
-    SizeField{"bias_distance", &LayerShape::bias_distance, kMaxCount},
-    SizeField{"position_bias", &LayerShape::position_bias, kMaxCount},
-    SizeField{"ffn", &LayerShape::ffn, kMaxWidth},
-    SizeField{"experts", &LayerShape::experts, kMaxExperts},
-    SizeField{"experts_per_token", &LayerShape::experts_per_token, kMaxExperts},
-    SizeField{"shared_ffn", &LayerShape::shared_ffn, kMaxWidth},
-    SizeField{"vocab", &LayerShape::vocab, kMaxCount},
-    SizeField{"positions", &LayerShape::positions, kMaxCount},
-    SizeField{"position_offset", &LayerShape::position_offset, kMaxCount},
-    SizeField{"token_types", &LayerShape::token_types, kMaxCount},
-    SizeField{"patch_inputs", &LayerShape::patch_inputs, kMaxWidth},
-    SizeField{"head_dense", &LayerShape::head_dense, kMaxWidth},
-    SizeField{"merge_outputs", &LayerShape::merge_outputs, kMaxWidth},
+    SizeField{"tokens", &LayerShape::tokens, limits::kTokens},
+    SizeField{"hidden", &LayerShape::hidden, limits::kWidth},
+    SizeField{"heads", &LayerShape::heads, limits::kHeads},
+    SizeField{"kv_heads", &LayerShape::kv_heads, limits::kHeads},
+    SizeField{"head_dim", &LayerShape::head_dim, limits::kHeads},
+    SizeField{"window", &LayerShape::window, limits::kTokens},
+    SizeField{"window_shift", &LayerShape::window_shift, limits::kTokens},
+    SizeField{"cross_tokens", &LayerShape::cross_tokens, limits::kTokens},
+    SizeField{"carried_tokens", &LayerShape::carried_tokens, limits::kTokens},
+    SizeField{"bias_buckets", &LayerShape::bias_buckets, limits::kRows},
+    SizeField{"bias_distance", &LayerShape::bias_distance, limits::kRows},
+    SizeField{"position_bias", &LayerShape::position_bias, limits::kRows},
+    SizeField{"ffn", &LayerShape::ffn, limits::kWidth},
+    SizeField{"experts", &LayerShape::experts, limits::kExperts},
+    SizeField{"experts_per_token", &LayerShape::experts_per_token, limits::kExperts},
+    SizeField{"shared_ffn", &LayerShape::shared_ffn, limits::kWidth},
+    SizeField{"vocab", &LayerShape::vocab, limits::kRows},
+    SizeField{"positions", &LayerShape::positions, limits::kRows},
+    SizeField{"position_offset", &LayerShape::position_offset, limits::kRows},
+    SizeField{"token_types", &LayerShape::token_types, limits::kRows},
+    SizeField{"patch_inputs", &LayerShape::patch_inputs, limits::kWidth},
+    SizeField{"head_dense", &LayerShape::head_dense, limits::kWidth},
+    SizeField{"merge_outputs", &LayerShape::merge_outputs, limits::kWidth},
 };
 
 struct FlagField {
@@ -74,22 +67,24 @@ inline constexpr std::array kFlagFields = {
 template <class Struct>
 struct NumberField {
   const char* name;
-  double Struct::*member;  // positive
+  double Struct::*member;
+  RealLimit limit;
 };
 
 inline constexpr std::array kNumberFields = {
-    NumberField<LayerShape>{"rotary_base", &LayerShape::rotary_base},
-    NumberField<LayerShape>{"norm_epsilon", &LayerShape::norm_epsilon},
-    NumberField<LayerShape>{"output_scale", &LayerShape::output_scale},
-    NumberField<LayerShape>{"init_std", &LayerShape::init_std},
-    NumberField<LayerShape>{"residual_init_scale", &LayerShape::residual_init_scale},
+    NumberField<LayerShape>{"rotary_base", &LayerShape::rotary_base, limits::kRotaryBase},
+    NumberField<LayerShape>{"norm_epsilon", &LayerShape::norm_epsilon, limits::kEpsilon},
+    NumberField<LayerShape>{"output_scale", &LayerShape::output_scale, limits::kScale},
+    NumberField<LayerShape>{"init_std", &LayerShape::init_std, limits::kDeviation},
+    NumberField<LayerShape>{"residual_init_scale", &LayerShape::residual_init_scale,
+                            limits::kScale},
 };
 
 // Those of "rotary_scaling", beside its "original_positions".
 inline constexpr std::array kScalingFields = {
-    NumberField<RotaryScaling>{"factor", &RotaryScaling::factor},
-    NumberField<RotaryScaling>{"low_frequency", &RotaryScaling::low_frequency},
-    NumberField<RotaryScaling>{"high_frequency", &RotaryScaling::high_frequency},
+    NumberField<RotaryScaling>{"factor", &RotaryScaling::factor, limits::kScale},
+    NumberField<RotaryScaling>{"low_frequency", &RotaryScaling::low_frequency, limits::kScale},
+    NumberField<RotaryScaling>{"high_frequency", &RotaryScaling::high_frequency, limits::kScale},
 };
 
 }  // namespace braid

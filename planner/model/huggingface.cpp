@@ -135,14 +135,12 @@ JsonValue Config::at(const std::string& key) {
   return object_.at(key);
 }
 
-std::int64_t Config::size(const std::string& key) {
-  return at(key).integer({.low = 1, .high = kMaxCount});
-}
+std::int64_t Config::size(const std::string& key) { return at(key).integer(limits::kTokens); }
 
 std::optional<std::int64_t> Config::optional_size(const std::string& key) {
   const auto found = find(key);
   if (!found || found->raw().is_null()) return std::nullopt;
-  return found->integer({.low = 1, .high = kMaxCount});
+  return found->integer(limits::kTokens);
 }
 
 std::optional<std::string> Config::optional_text(const std::string& key) {
@@ -158,19 +156,18 @@ std::optional<bool> Config::optional_flag(const std::string& key) {
 }
 
 std::int64_t Config::count(const std::string& key) {
-  return at(key).integer({.low = 0, .high = kMaxCount});
+  return at(key).integer(limits::kTokens.or_zero());
 }
 
 std::vector<std::int64_t> Config::sizes(const std::string& key) {
   std::vector<std::int64_t> all;
-  for (const JsonValue& value : at(key).array())
-    all.push_back(value.integer({.low = 1, .high = kMaxWidth}));
+  for (const JsonValue& value : at(key).array()) all.push_back(value.integer(limits::kWidth));
   if (all.empty()) fail(key, "the list is empty", "give one number for each stage");
   return all;
 }
 
 double Config::number(const std::string& key) {
-  return at(key).number(0, static_cast<double>(kMaxWidth));
+  return at(key).number(0, static_cast<double>(limits::kWidth.high));
 }
 
 double Config::positive_number(const std::string& key) { return positive(at(key)); }
@@ -242,7 +239,7 @@ Activation Config::gated_activation(const std::string& key) {
 }
 
 int Config::layers(const std::string& key) {
-  return static_cast<int>(at(key).integer({.low = 1, .high = kMaxLayers}));
+  return static_cast<int>(at(key).integer(limits::kLayers));
 }
 
 std::int64_t Config::labels() {
@@ -266,12 +263,11 @@ std::int64_t Config::labels() {
 
 std::int64_t Config::side(const std::string& key) {
   const JsonValue value = at(key);
-  constexpr IntRange kPixels{.low = 1, .high = std::int64_t{1} << 14};
-  if (!value.raw().is_array()) return value.integer(kPixels);
+  if (!value.raw().is_array()) return value.integer(limits::kPixels);
   const std::vector<JsonValue> sides = value.array();
-  if (sides.size() != 2 || sides[0].integer(kPixels) != sides[1].integer(kPixels))
+  if (sides.size() != 2 || sides[0].integer(limits::kPixels) != sides[1].integer(limits::kPixels))
     value.fail("only square images and patches are known", "give one number, or two equal ones");
-  return sides[0].integer(kPixels);
+  return sides[0].integer(limits::kPixels);
 }
 
 void Config::fail(const std::string& key, std::string what, std::string fix) const {

@@ -33,7 +33,7 @@ RotaryScaling scaling_of(JsonObject& object, std::int64_t reach) {
   scaling.low_frequency = positive(object.at("low_freq_factor"));
   scaling.high_frequency = positive(object.at("high_freq_factor"));
   scaling.original_positions =
-      object.integer_or("original_max_position_embeddings", reach, {.low = 1, .high = kMaxCount});
+      object.integer_or("original_max_position_embeddings", reach, limits::kTokens);
   return scaling;
 }
 

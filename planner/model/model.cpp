@@ -28,9 +28,9 @@ Model with_sequence(const Model& model, std::int64_t sequence) {
                  .where = fmt::format("{}: sequence", model.name),
                  .fix = std::move(fix)});
   };
-  if (sequence < 1 || sequence > kMaxCount)
+  if (sequence < 1 || sequence > limits::kTokens.high)
     fail(fmt::format("a sequence of {} tokens is out of range", sequence),
-         fmt::format("ask for 1 to {} tokens", kMaxCount));
+         fmt::format("ask for 1 to {} tokens", limits::kTokens.high));
   Model changed = model;
   changed.sequence = sequence;
   for (LayerType& type : changed.types) {

@@ -25,10 +25,12 @@ class TypeCheck {
     require(!type_.name.empty(), "name", "a layer type has no name", "name it");
     for (const SizeField& field : kSizeFields) {
       const std::int64_t size = shape.*field.member;
-      require(size >= 0 && size <= field.limit, field.name, fmt::format("{} is out of range", size),
-              fmt::format("write a number from 0 to {}", field.limit));
+      require(size >= 0 && size <= field.limit.high, field.name,
+              fmt::format("{} is out of range", size),
+              fmt::format("write a number from 0 to {}", field.limit.high));
     }
-    for (const auto& field : kNumberFields) require_positive(field.name, shape.*field.member);
+    for (const auto& field : kNumberFields)
+      require_within(field.name, shape.*field.member, field.limit);
     check_scaling(shape.rotary_scaling);
     require_positive("tokens", shape.tokens);
     require_positive("hidden", shape.hidden);
@@ -59,18 +61,21 @@ class TypeCheck {
     require(size > 0, field, fmt::format("{} is {}", field, size), "give a positive number");
   }
 
-  void require_positive(const std::string& field, double number) const {
+  void require_within(const std::string& field, double number, const RealLimit& limit) const {
     require(std::isfinite(number) && number > 0, field, fmt::format("{} is {}", field, number),
             "give a positive number");
+    require(number <= limit.high, field, fmt::format("{} is out of range", number),
+            fmt::format("write a number up to {:g}", limit.high));
   }
 
   void check_scaling(const RotaryScaling& scaling) const {
     for (const auto& field : kScalingFields)
-      require_positive(fmt::format("rotary_scaling.{}", field.name), scaling.*field.member);
-    require(scaling.original_positions >= 0 && scaling.original_positions <= kMaxCount,
+      require_within(fmt::format("rotary_scaling.{}", field.name), scaling.*field.member,
+                     field.limit);
+    require(scaling.original_positions >= 0 && scaling.original_positions <= limits::kTokens.high,
             "rotary_scaling.original_positions",
             fmt::format("{} is out of range", scaling.original_positions),
-            fmt::format("write a number from 0 to {}", kMaxCount));
+            fmt::format("write a number from 0 to {}", limits::kTokens.high));
     require(scaling.low_frequency < scaling.high_frequency, "rotary_scaling.high_frequency",
             fmt::format("the high frequency {} does not exceed the low one, {}",
                         scaling.high_frequency, scaling.low_frequency),
@@ -133,9 +138,10 @@ class OrderCheck {
 
   void run() const {
     const int last = model_.num_layers() - 1;
-    if (last < 2 || last >= kMaxLayers)
+    if (last < 2 || last >= limits::kLayers.high)
       fail("layers", fmt::format("a model of {} layers", last + 1),
-           fmt::format("give an embedding, blocks and a head, at most {} in all", kMaxLayers));
+           fmt::format("give an embedding, blocks and a head, at most {} in all",
+                       limits::kLayers.high));
     check_indices();
     for (int i = 0; i <= last; ++i) {
       const LayerKind kind = shape(i).kind;

@@ -18,10 +18,6 @@ namespace {
 constexpr int kVersion = 1;
 constexpr const char* kFormat = "braid.plan";
 
-constexpr IntRange kBytes{0, std::numeric_limits<std::int64_t>::max()};
-constexpr IntRange kCount{1, std::numeric_limits<int>::max()};
-constexpr IntRange kLayer{0, std::numeric_limits<int>::max()};
-
 constexpr std::array kCosts = {CostKind::measured, CostKind::roofline, CostKind::galvatron,
                                CostKind::analytic};
 constexpr std::array kPrecisions = {Precision::fp32, Precision::bf16, Precision::fp8};
@@ -86,22 +82,22 @@ void read_strategy(const JsonValue& value, const StageRoom& room,
                    std::vector<Strategy>& strategies) {
   JsonObject object(value);
   const JsonValue layers = object.at("layers");
-  const auto count = static_cast<std::size_t>(layers.integer(kCount));
+  const auto count = static_cast<std::size_t>(layers.integer(limits::kLayers));
   if (count > room.layers - strategies.size())
     layers.fail(
         fmt::format("the stage has strategies for more than the model's {} layers", room.layers),
         "make the runs' \"layers\" add up to the layers of the stage");
   Strategy s;
-  s.tp = read_count_or(object, "tp", 1);
+  s.tp = read_count_or(object, "tp", 1, limits::kDegree);
   find_choice(object, "tp_kind", kTensorKinds, s.tp_kind);
   if (s.tp_kind == TensorKind::spatial_temporal) {
-    s.square = static_cast<int>(object.integer("square", kCount));
+    s.square = static_cast<int>(object.integer("square", limits::kDegree));
     find_choice(object, "variant", kVariants, s.variant);
   }
-  s.cp = read_count_or(object, "cp", 1);
-  s.dp = read_count_or(object, "dp", left_for_dp(s, room.devices));
+  s.cp = read_count_or(object, "cp", 1, limits::kDegree);
+  s.dp = read_count_or(object, "dp", left_for_dp(s, room.devices), limits::kDegree);
   s.zero = static_cast<Zero>(object.integer_or("zero", 0, {.low = 0, .high = 3}));
-  s.ep = read_count_or(object, "ep", 1);
+  s.ep = read_count_or(object, "ep", 1, limits::kDegree);
   find_choice(object, "recompute", kRecomputes, s.recompute);
   object.finish();
   strategies.insert(strategies.end(), count, s);
@@ -128,7 +124,8 @@ LayerRange read_range(const JsonValue& value) {
   if (bounds.size() != 2)
     value.fail(fmt::format("a range of layers has two bounds, not {}", bounds.size()),
                "write [first layer, one past the last]");
-  return {static_cast<int>(bounds[0].integer(kLayer)), static_cast<int>(bounds[1].integer(kLayer))};
+  return {static_cast<int>(bounds[0].integer(limits::kLayers.or_zero())),
+          static_cast<int>(bounds[1].integer(limits::kLayers.or_zero()))};
 }
 
 // `begin`: the layer that a stage without "chunks" goes on from.
@@ -190,11 +187,12 @@ Plan plan_from_json(const Json& json, const std::string& source) {
   if (const auto profile = object.find("profile")) plan.profile = read_reference(*profile);
   find_choice(object, "precision", kPrecisions, plan.precision);
   find_choice(object, "gradient_precision", kGradientPrecisions, plan.gradient_precision);
-  plan.memory_limit = Bytes(object.integer_or("memory_limit", 0, kBytes));
-  plan.global_batch = object.integer("global_batch", kPositive);
-  plan.shape.micro_batches = read_count_or(object, "micro_batches", 1);
+  plan.memory_limit = Bytes(object.integer_or("memory_limit", 0, limits::kMemory.or_zero()));
+  expect_limit_within(plan.cluster, plan.memory_limit, fmt::format("{}: memory_limit", source));
+  plan.global_batch = object.integer("global_batch", limits::kGlobalBatch);
+  plan.shape.micro_batches = read_count_or(object, "micro_batches", 1, limits::kMicroBatches);
   find_choice(object, "schedule", kSchedules, plan.shape.schedule);
-  plan.shape.chunks = read_count_or(object, "chunks", 1);
+  plan.shape.chunks = read_count_or(object, "chunks", 1, limits::kChunks);
   find_choice(object, "mesh_order", std::to_array(kMeshOrders), plan.mesh_order);
   plan.stages = read_stages(object.array("stages"), plan);
   plan.shape.stages = static_cast<int>(plan.stages.size());

@@ -10,13 +10,6 @@ namespace braid {
 
 namespace {
 
-// Far beyond any plan, and so far below the limits of their types that sums and products of a few
-// stay finite.
-constexpr double kLongest = 1e30;  // seconds
-constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
-constexpr IntRange kBytes{0, std::int64_t{1} << 56};     // of one device
-constexpr double kMostInFlight = std::int64_t{1} << 30;  // micro-batches
-
 // JSON has no infinity: it would be written as null, which no reader takes back.
 Json write(double x) {
   internal_check(std::isfinite(x), "only finite numbers go into a plan file");
@@ -25,10 +18,14 @@ Json write(double x) {
 Json write(Seconds time) { return write(time.value()); }
 Json write(Bytes size) { return size.value(); }
 
-// A term, in seconds. Under Galvatron's formulas a reduction may give time back.
-void read(const JsonValue& value, double& x) { x = value.number(-kLongest, kLongest); }
-void read(const JsonValue& value, Seconds& time) { time = Seconds(value.number(0, kLongest)); }
-void read(const JsonValue& value, Bytes& size) { size = Bytes(value.integer(kBytes)); }
+// A term, in seconds.
+void read(const JsonValue& value, double& x) { x = value.number(limits::kTimeTerm); }
+void read(const JsonValue& value, Seconds& time) {
+  time = Seconds(value.number(limits::kPredictedTime));
+}
+void read(const JsonValue& value, Bytes& size) {
+  size = Bytes(value.integer(limits::kPlannedBytes));
+}
 
 template <class Owner, class Fields>
 Json write_fields(const Owner& owner, const Fields& fields) {
@@ -70,8 +67,8 @@ StagePrediction read_stage(const JsonValue& value) {
   JsonObject times = object.object("times");
   for (const StageTimeField& field : kStageTimeFields) {
     const bool gives_back = field.member == &StageTimes::reduce;
-    stage.times.*field.member =
-        Seconds(times.at(field.name).number(gives_back ? -kLongest : 0, kLongest));
+    stage.times.*field.member = Seconds(
+        times.at(field.name).number(gives_back ? limits::kTimeTerm : limits::kPredictedTime));
   }
   times.finish();
   JsonObject terms = object.object("terms");
@@ -83,12 +80,12 @@ StagePrediction read_stage(const JsonValue& value) {
   for (const MemoryField& field : kOptionalMemoryFields)
     if (const auto term = memory.find(field.name)) read(*term, stage.memory.*field.member);
   read_fields(std::move(memory), kMemoryFields, stage.memory);
-  stage.in_flight = object.at("in_flight").number(0, kMostInFlight);
+  stage.in_flight = object.at("in_flight").number(limits::kInFlight);
   read(object.at("messages"), stage.messages);
   read(object.at("slack"), stage.slack);
   read(object.at("overhead"), stage.overhead);
   read(object.at("peak"), stage.peak);
-  stage.budget = Bytes(object.at("budget").integer({0, kUnlimited}));
+  read(object.at("budget"), stage.budget);
   object.finish();
   return stage;
 }
@@ -108,8 +105,12 @@ Json to_json(const Prediction& prediction) {
 Prediction prediction_from_json(const JsonValue& value) {
   JsonObject object(value);
   Prediction prediction;
-  read(object.at("iteration"), prediction.iteration);
-  prediction.samples_per_second = object.at("samples_per_second").number(0);
+  const JsonValue iteration = object.at("iteration");
+  read(iteration, prediction.iteration);
+  if (prediction.iteration == Seconds())
+    iteration.fail("an iteration cannot take no time",
+                   "leave \"prediction\" and \"certificate\" out: braid price makes them");
+  prediction.samples_per_second = object.number("samples_per_second", limits::kSamplesPerSecond);
   for (const JsonValue& stage : object.array("stages"))
     prediction.stages.push_back(read_stage(stage));
   object.finish();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "planner/core/error.h"
+#include "planner/core/limits.h"
 #include "planner/core/text.h"
 #include "planner/plan/legal.h"
 #include "planner/plan/plan.h"
@@ -54,6 +55,12 @@ class PlanCheck {
     if (shape.micro_batches < 1)
       fail("micro_batches", fmt::format("{} micro-batches", shape.micro_batches),
            "give at least one");
+    const std::int64_t chunks = std::int64_t{shape.stages} * std::max(shape.chunks, 1);
+    if (chunks > limits::kPasses.high / shape.micro_batches)
+      fail("micro_batches",
+           fmt::format("{} micro-batches through {} chunks of layers are too many to play",
+                       shape.micro_batches, chunks),
+           fmt::format("choose at most {} micro-batches", limits::kPasses.high / chunks));
     if (shape.chunks < 1 || shape.schedule != ScheduleKind::interleaved)
       fail("chunks",
            fmt::format("{} chunks a stage under '{}'", shape.chunks, name_of(shape.schedule)),

@@ -17,6 +17,9 @@ namespace {
 
 constexpr double kMegabyte = 1048576.0;
 constexpr double kMegabytePerMillisecond = kMegabyte * 1e3;  // in bytes per second
+// Megabytes, milliseconds, or megabytes a millisecond, whatever the figure is of.
+constexpr RealLimit kGiven{"figure of Galvatron's", 1e-9, 1e9};
+constexpr RealLimit kGivenOrZero{"figure of Galvatron's", 0, 1e9};
 
 std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& prefix) {
   std::error_code code;
@@ -62,9 +65,9 @@ void read_bandwidths(const GalvatronSource& source, Profile& profile) {
     if (!ranks)
       value.fail("this key is not one Galvatron writes", "expected allreduce_size_N_consec_0|1");
     const bool consecutive = key.ends_with("_consec_1");
-    profile.bandwidths.push_back(
-        {Collective::all_reduce, *ranks, consecutive ? 1 : std::max(1, world / *ranks),
-         BytesPerSecond(value.number(1e-9, 1e9) * kMegabytePerMillisecond)});
+    profile.bandwidths.push_back({Collective::all_reduce, *ranks,
+                                  consecutive ? 1 : std::max(1, world / *ranks),
+                                  BytesPerSecond(value.number(kGiven) * kMegabytePerMillisecond)});
   }
   const auto pairs = find_file(source.hardware, hardware_file("p2p_bandwidth", source));
   const Json pairs_json = read_json(pairs);
@@ -72,9 +75,8 @@ void read_bandwidths(const GalvatronSource& source, Profile& profile) {
   for (const auto& [key, value] : pairs_object.entries()) {
     const auto stages = number_after(key, "pp_size_");
     if (!stages) value.fail("this key is not one Galvatron writes", "expected pp_size_N");
-    profile.bandwidths.push_back(
-        {Collective::point_to_point, 2, std::max(1, world / *stages),
-         BytesPerSecond(value.number(1e-9, 1e9) * kMegabytePerMillisecond)});
+    profile.bandwidths.push_back({Collective::point_to_point, 2, std::max(1, world / *stages),
+                                  BytesPerSecond(value.number(kGiven) * kMegabytePerMillisecond)});
   }
 }
 
@@ -93,7 +95,7 @@ void read_size_sweeps(const GalvatronSource& source, Profile& profile) {
       value.fail("this key is not one Galvatron writes", "expected allreduce_size_N_SMB_time");
     profile.collectives.push_back({reduce ? Collective::all_reduce : Collective::all_to_all, *ranks,
                                    1, Bytes(std::int64_t{*megabytes} << 20),
-                                   Seconds(value.number(1e-9, 1e9) * 1e-3)});
+                                   Seconds(value.number(kGiven) * 1e-3)});
   }
 }
 
@@ -109,7 +111,7 @@ BySplit read_megabytes(JsonObject object) {
   BySplit values;
   for (const auto& [key, value] : object.entries())
     if (const auto split = number_after("#" + key, "#"))
-      values[*split] = value.number(0, 1e9) * kMegabyte;
+      values[*split] = value.number(kGivenOrZero) * kMegabyte;
   if (values.empty())
     object.fail("no split was measured", "profile at least one tensor-parallel degree");
   return values;
@@ -135,7 +137,7 @@ void read_compute(const GalvatronSource& source, Profile& profile) {
     ComputeSample sample;
     sample.samples = static_cast<double>(*samples);
     sample.sequence = *sequence;
-    sample.forward = Seconds(value.number(1e-9, 1e9) * *samples * 1e-3);
+    sample.forward = Seconds(value.number(kGiven) * *samples * 1e-3);
     layer.compute.push_back(sample);
   }
   for (const MeasuredLayer& layer : profile.layers)
@@ -153,10 +155,10 @@ void read_memory(const GalvatronSource& source, Profile& profile) {
     JsonObject types = object.object(fmt::format("layertype_{}_sp", i));
     JsonObject entry = types.object(std::to_string(source.layers[i].sequence));
     MeasuredLayer& layer = profile.layers[i];
-    layer.parameter_bytes = entry.number("parameter_size") * kMegabyte;
+    layer.parameter_bytes = entry.number("parameter_size", kGiven) * kMegabyte;
     JsonObject saved = entry.object("tp_activation_per_bsz_dict");
     layer.saved = read_megabytes(saved);
-    layer.saved_full = saved.number("checkpoint") * kMegabyte;
+    layer.saved_full = saved.number("checkpoint", kGivenOrZero) * kMegabyte;
   }
   const auto outside = [&](const std::string& where) {
     JsonObject placements = object.object("other_memory_pp_" + where + "_sp");
@@ -247,6 +249,15 @@ std::vector<GalvatronLayers> parse_galvatron_layers(const std::string& text) {
                      .fix = "write for example 4096:2048:32, or 1024:512:24,1024:512:24"});
       at = result.ptr + (i < 2 ? 1 : 0);
     }
+    if (numbers[0] > limits::kWidth.high || numbers[1] > limits::kTokens.high ||
+        numbers[2] > limits::kLayers.high - 2)
+      throw Error(
+          {.what = fmt::format("{}:{}:{} is no model's", numbers[0], numbers[1], numbers[2]),
+           .where = "--layers",
+           .fix =
+               fmt::format("write a hidden size up to {}, a sequence up to {} and up to "
+                           "{} layers",
+                           limits::kWidth.high, limits::kTokens.high, limits::kLayers.high - 2)});
     layers.push_back({numbers[0], numbers[1], numbers[2]});
     if (at == end) return layers;
     if (*at != ',')
@@ -280,7 +291,7 @@ Profile import_galvatron(const GalvatronSource& source) {
   const auto overlap = find_file(source.hardware, "overlap_coefficient");
   const Json json = read_json(overlap);
   profile.overlap_slowdown =
-      JsonObject{JsonValue(json, overlap.string())}.at("overlap_coe").number(1, 100);
+      JsonObject{JsonValue(json, overlap.string())}.at("overlap_coe").number(limits::kSlowdown);
   profile.context = Bytes(std::int64_t{1} << 30);  // what Galvatron sets aside on every device
   profile.allocator_slack = 0.0;                   // its figures are of reserved memory already
   profile.cluster = imported_cluster(source, profile);

@@ -15,10 +15,10 @@ const std::vector<std::string> kCollectives = {"all_reduce", "all_gather", "redu
 const std::vector<std::string> kPrecisions = {"fp32", "bf16", "fp8"};
 const std::vector<std::string> kTensorKinds = {"megatron", "ulysses"};
 
-constexpr IntRange kRanks{1, 1 << 20};
-constexpr double kMostWait = 1000;
+// Of a factor by which compute or communication grows beside the other.
+constexpr RealLimit kOverlap{"overlap", 1, kNoProgress};
 
-Seconds read_time(const JsonValue& value) { return Seconds(value.number(0, 1e9)); }
+Seconds read_time(const JsonValue& value) { return Seconds(value.number(limits::kMeasuredTime)); }
 // Of work that was done: rates and ratios divide by it.
 Seconds read_duration(const JsonValue& value, std::string_view work) {
   const Seconds time = read_time(value);
@@ -32,7 +32,7 @@ std::optional<Seconds> find_time(JsonObject& object, const std::string& key) {
 }
 std::optional<Bytes> find_bytes(JsonObject& object, const std::string& key) {
   const auto value = object.find(key);
-  return value ? std::optional(Bytes(value->integer(kNatural))) : std::nullopt;
+  return value ? std::optional(Bytes(value->integer(limits::kMessage.or_zero()))) : std::nullopt;
 }
 
 template <class Quantity>
@@ -48,9 +48,9 @@ CollectiveSample read_collective(const JsonValue& value) {
   JsonObject object{value};
   CollectiveSample sample;
   sample.op = static_cast<Collective>(object.at("op").choice(kCollectives));
-  sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
-  sample.stride = static_cast<int>(object.integer("stride", kRanks));
-  sample.bytes = Bytes(object.integer("bytes", kPositive));
+  sample.ranks = static_cast<int>(object.integer("ranks", limits::kRanks));
+  sample.stride = static_cast<int>(object.integer("stride", limits::kRanks));
+  sample.bytes = Bytes(object.integer("bytes", limits::kMessage));
   sample.seconds = read_duration(object.at("seconds"), "a collective");
   object.finish();
   return sample;
@@ -60,9 +60,9 @@ BandwidthSample read_bandwidth(const JsonValue& value) {
   JsonObject object{value};
   BandwidthSample sample;
   sample.op = static_cast<Collective>(object.at("op").choice(kCollectives));
-  sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
-  sample.stride = static_cast<int>(object.integer("stride", kRanks));
-  sample.bandwidth = BytesPerSecond(object.at("bytes_per_second").number(1, 1e18));
+  sample.ranks = static_cast<int>(object.integer("ranks", limits::kRanks));
+  sample.stride = static_cast<int>(object.integer("stride", limits::kRanks));
+  sample.bandwidth = BytesPerSecond(object.at("bytes_per_second").number(limits::kBandwidth));
   object.finish();
   return sample;
 }
@@ -70,15 +70,18 @@ BandwidthSample read_bandwidth(const JsonValue& value) {
 ComputeSample read_compute(const JsonValue& value) {
   JsonObject object{value};
   ComputeSample sample;
-  sample.samples = object.at("samples").number(1e-9, 1e9);
-  sample.sequence = object.integer("sequence", kPositive);
-  sample.split = static_cast<int>(object.integer_or("split", 1, kRanks));
+  sample.samples = object.at("samples").number(limits::kSamples);
+  sample.sequence = object.integer("sequence", limits::kTokens);
+  sample.split = static_cast<int>(object.integer_or("split", 1, limits::kRanks));
   sample.forward = read_duration(object.at("forward"), "a forward pass");
   if (const auto v = object.find("kind"))
     sample.kind = static_cast<TensorKind>(v->choice(kTensorKinds));
-  sample.context = static_cast<int>(object.integer_or("context", 1, kRanks));
+  sample.context = static_cast<int>(object.integer_or("context", 1, limits::kRanks));
   sample.backward_input = find_time(object, "backward_input");
   sample.backward_weight = find_time(object, "backward_weight");
+  const auto none = [](const std::optional<Seconds>& time) { return time && *time == Seconds(); };
+  if (none(sample.backward_input) && (none(sample.backward_weight) || !sample.backward_weight))
+    value.fail("a backward pass cannot take no time", "measure again, or leave its times out");
   sample.selective = find_time(object, "selective");
   sample.full = find_time(object, "full");
   sample.workspace = find_bytes(object, "workspace_bytes");
@@ -107,9 +110,9 @@ OverlapSample read_overlap(const JsonValue& value) {
   JsonObject object{value};
   OverlapSample sample;
   sample.op = static_cast<Collective>(object.at("op").choice(kCollectives));
-  sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
-  sample.compute = object.at("compute").number(1, kNoProgress);
-  sample.communication = object.at("communication").number(1, kNoProgress);
+  sample.ranks = static_cast<int>(object.integer("ranks", limits::kRanks));
+  sample.compute = object.at("compute").number(kOverlap);
+  sample.communication = object.at("communication").number(kOverlap);
   if (const auto v = object.find("block"))
     sample.block = read_duration(*v, "a block's forward and backward");
   object.finish();
@@ -119,9 +122,9 @@ OverlapSample read_overlap(const JsonValue& value) {
 MeetingSample read_meeting(const JsonValue& value) {
   JsonObject object{value};
   MeetingSample sample;
-  sample.ranks = static_cast<int>(object.integer("ranks", kRanks));
+  sample.ranks = static_cast<int>(object.integer("ranks", limits::kRanks));
   sample.apart = read_duration(object.at("apart"), "what ranks do between two meetings");
-  sample.wait = object.at("wait").number(0, kMostWait);
+  sample.wait = object.at("wait").number(limits::kWait);
   object.finish();
   return sample;
 }
@@ -129,7 +132,7 @@ MeetingSample read_meeting(const JsonValue& value) {
 UpdateSample read_update(const JsonValue& value) {
   JsonObject object{value};
   UpdateSample sample;
-  sample.elements = object.integer("elements", kPositive);
+  sample.elements = object.integer("elements", limits::kElements);
   sample.seconds = read_duration(object.at("seconds"), "an optimizer's step");
   object.finish();
   return sample;
@@ -139,10 +142,10 @@ GemmSample read_gemm(const JsonValue& value) {
   JsonObject object{value};
   GemmSample sample;
   sample.precision = read_precision(object.at("precision"));
-  sample.m = object.integer("m", kPositive);
-  sample.n = object.integer("n", kPositive);
-  sample.k = object.integer("k", kPositive);
-  sample.rate = FlopsPerSecond(object.at("flops_per_second").number(1, 1e21));
+  sample.m = object.integer("m", limits::kSide);
+  sample.n = object.integer("n", limits::kSide);
+  sample.k = object.integer("k", limits::kSide);
+  sample.rate = FlopsPerSecond(object.at("flops_per_second").number(limits::kPeak));
   object.finish();
   return sample;
 }
@@ -150,9 +153,9 @@ GemmSample read_gemm(const JsonValue& value) {
 Noise read_noise(const JsonValue& value) {
   JsonObject object{value};
   Noise noise;
-  noise.measurements = static_cast<int>(object.integer("measurements", {0, 1 << 30}));
-  noise.typical = object.at("typical").number(0, 1e9);
-  noise.worst = object.at("worst").number(0, 1e9);
+  noise.measurements = static_cast<int>(object.integer("measurements", limits::kMeasurements));
+  noise.typical = object.at("typical").number(limits::kNoise);
+  noise.worst = object.at("worst").number(limits::kNoise);
   noise.worst_name = object.string("worst_name");
   object.finish();
   return noise;
@@ -172,7 +175,7 @@ Correction read_correction(const JsonValue& value) {
   JsonObject object{value};
   Correction correction;
   for (const Factor& factor : kFactors)
-    correction.*factor.value = object.at(factor.name).number(1e-3, 1e3);
+    correction.*factor.value = object.at(factor.name).number(limits::kCorrection);
   correction.step_overhead = read_time(object.at("step_overhead"));
   object.finish();
   return correction;
@@ -190,7 +193,7 @@ BySplit read_by_split(const JsonValue& value) {
       split = split * 10 + (c - '0');
     }
     if (split < 1) entry.fail("a layer is split in at least one way", "use a key from \"1\" on");
-    result[split] = entry.number(0, 1e18);
+    result[split] = entry.number(limits::kMeasuredBytes);
   }
   if (result.empty())
     value.fail("no split was measured",
@@ -210,9 +213,11 @@ MeasuredLayer read_layer(const JsonValue& value) {
   layer.type = object.string("type");
   for (const JsonValue& sample : object.array("compute"))
     layer.compute.push_back(read_compute(sample));
-  if (const auto v = object.find("parameter_bytes")) layer.parameter_bytes = v->number(0, 1e18);
+  if (const auto v = object.find("parameter_bytes"))
+    layer.parameter_bytes = v->number(limits::kMeasuredBytes);
   if (const auto v = object.find("saved")) layer.saved = read_by_split(*v);
-  if (const auto v = object.find("saved_full")) layer.saved_full = v->number(0, 1e18);
+  if (const auto v = object.find("saved_full"))
+    layer.saved_full = v->number(limits::kMeasuredBytes);
   object.finish();
   return layer;
 }
@@ -253,10 +258,13 @@ Profile profile_from_json(const Json& json, const std::string& source) {
   profile.only_stage = read_outside(object, "only_stage");
   profile.first_stage = read_outside(object, "first_stage");
   profile.last_stage = read_outside(object, "last_stage");
-  if (const auto v = object.find("overlap_slowdown")) profile.overlap_slowdown = v->number(1, 100);
-  if (const auto v = object.find("rest_gain")) profile.rest_gain = v->number(0, 1);
-  if (const auto v = object.find("context_bytes")) profile.context = Bytes(v->integer(kNatural));
-  if (const auto v = object.find("allocator_slack")) profile.allocator_slack = v->number(0, 1);
+  if (const auto v = object.find("overlap_slowdown"))
+    profile.overlap_slowdown = v->number(limits::kSlowdown);
+  if (const auto v = object.find("rest_gain")) profile.rest_gain = v->number(limits::kShare);
+  if (const auto v = object.find("context_bytes"))
+    profile.context = Bytes(v->integer(limits::kMessage.or_zero()));
+  if (const auto v = object.find("allocator_slack"))
+    profile.allocator_slack = v->number(limits::kShare);
   const auto list = [&](const char* key, auto read, auto& samples) {
     const auto found = object.find(key);
     if (!found) return;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kAnyLayout = -1;
+constexpr int kNone = -1;
 
 class QuickSearch {
  public:
@@ -30,9 +31,10 @@ class QuickSearch {
   }
 
  private:
-  // The option of least load + price · memory, in one layout where the menu has it.
+  // The option of least load + price · memory, in one layout where the menu has it; kNone where no
+  // such cost is finite.
   int pick(const LayerMenu& menu, int layout, double price) const {
-    int best = -1;
+    int best = kNone;
     double best_cost = kInfinity;
     const bool bound =
         layout != kAnyLayout &&
@@ -49,12 +51,14 @@ class QuickSearch {
     return best;
   }
 
+  // Empty where a layer has no option of finite cost.
   std::vector<int> choose(int layout, double price) const {
     std::vector<int> choice;
     choice.reserve(problem_.layers.size());
     for (std::size_t l = 0; l < problem_.layers.size(); ++l) {
       const bool repeats = l > 0 && problem_.layers[l] == problem_.layers[l - 1];
       choice.push_back(repeats ? choice.back() : pick(*problem_.layers[l], layout, price));
+      if (choice.back() == kNone) return {};
     }
     return choice;
   }
@@ -74,6 +78,7 @@ class QuickSearch {
     // The lowest price of memory at which the choice fits.
     double low = 0;
     double high = 1e-13;
+    if (choose(layout, high).empty()) return;
     if (!fits(measure(choose(layout, high)))) {
       while (high < 1e3 && !fits(measure(choose(layout, high)))) high *= 16;
       if (high >= 1e3) return;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "runtime/checkpoint/huggingface.h"
 

@@ -141,7 +141,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
   expect_unchanged(text, path);
   Manifest manifest;
   manifest.program = object.string("program");
-  manifest.step = object.integer("step", kNatural);
+  manifest.step = object.integer("step", limits::kCount.or_zero());
   manifest.samples = object.integer("samples", {.low = 0});
   manifest.tokens = object.integer("tokens", {.low = 0});
   const std::vector<std::string> dtypes = {"F64", "F32"};

@@ -29,8 +29,9 @@ std::pair<std::string, Finding> parse_line(const std::string& line, const std::s
   JsonObject object{JsonValue(json, where)};
   Finding finding;
   const std::string key = object.string("key");
-  for (const JsonValue& value : object.array("values")) finding.values.push_back(value.number());
-  finding.spread = object.number("spread");
+  for (const JsonValue& value : object.array("values"))
+    finding.values.push_back(value.number(limits::kFigure));
+  finding.spread = object.number("spread", limits::kNoise);
   object.finish();
   return {key, finding};
 }

@@ -47,7 +47,7 @@ std::filesystem::path event_file(const std::filesystem::path& folder, double wal
 std::int64_t step_of(std::string_view line, const std::string& where) {
   const Json json = parse_json(line, where);
   JsonObject object{JsonValue(json, where)};
-  return object.integer("step");
+  return object.integer("step", limits::kCount.or_zero());
 }
 
 // How many bytes of metrics.jsonl a run that goes on at `first_step` keeps.

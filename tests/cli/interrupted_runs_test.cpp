@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/explain/run_report.h"
 #include "tests/cli/program.h"

@@ -33,7 +33,8 @@ const TextCase kBadTexts[] = {
     {"a trailing comma", "[1, 2,]", "not valid JSON", "x.json: line 1, column 7"},
     {"a comment", "[1 /* one */]", "not valid JSON", "x.json: line 1, column 4"},
     {"two values", "{} {}", "not valid JSON", "x.json: line 1, column 4"},
-    {"a bare NaN", "[NaN]", "not valid JSON", "x.json: line 1, column 2"},
+    {"a bare NaN", "[NaN]", "it has no NaN and no infinity", "x.json: line 1, column 2"},
+    {"an infinity", "[-Infinity]", "it has no NaN and no infinity", "x.json: line 1, column 3"},
     {"bytes that are no UTF-8", "[\"\xff\"]", "not valid JSON", "x.json: line 1, column 3"},
     {"a duplicate key", R"({"a": 1, "b": {"a": 2}, "a": 3})",
      "the key 'a' stands twice in one object", "x.json"},
@@ -68,7 +69,7 @@ struct ValueCase {
 
 constexpr Read kInteger = [](JsonObject& o) { o.integer("k"); };
 constexpr Read kSmall = [](JsonObject& o) { o.integer("k", {.low = 1, .high = 8}); };
-constexpr Read kNumber = [](JsonObject& o) { o.number("k"); };
+constexpr Read kNumber = [](JsonObject& o) { o.at("k").number(); };
 constexpr Read kFraction = [](JsonObject& o) { o.at("k").number(0, 1); };
 constexpr Read kString = [](JsonObject& o) { o.string("k"); };
 constexpr Read kBoolean = [](JsonObject& o) { o.boolean_or("k", false); };
@@ -80,8 +81,9 @@ constexpr ValueCase kBadValues[] = {
     {"a fraction as an integer", "1.5", kInteger, "expected a whole number, found 1.5"},
     {"a float as an integer", "1.0", kInteger, "expected a whole number"},
     {"text as an integer", "\"1\"", kInteger, "expected a whole number, found \"1\""},
-    {"more than 63 bits", "9223372036854775808", kInteger, "expected a whole number"},
-    {"more than 64 bits", "18446744073709551616", kInteger, "expected a whole number"},
+    {"more than 63 bits", "9223372036854775808", kInteger, "9223372036854775808 is out of range"},
+    {"more than 64 bits", "18446744073709551616", kInteger, "is out of range"},
+    {"far more than 64 bits", "1e308", kInteger, "1e+308 is out of range"},
     {"below the range", "0", kSmall, "0 is out of range"},
     {"above the range", "9", kSmall, "9 is out of range"},
     {"null as a number", "null", kNumber, "expected a number, found null"},
@@ -104,6 +106,25 @@ TEST(Json, RefusesBadValues) {
   }
 }
 
+TEST(Json, SaysHowToWriteAWholeNumber) {
+  const auto fix_of = [](const char* value) {
+    const Json json = parse_json(value, "x.json");
+    return mistake_of([&] { JsonValue(json, "x.json").integer({.low = 1, .high = 8}); }, value).fix;
+  };
+  EXPECT_EQ(fix_of("28.0"), "write 28, without a point");
+  EXPECT_EQ(fix_of("1.5"), "write a whole number from 1 to 8");
+  EXPECT_EQ(fix_of("1e308"), "write a whole number from 1 to 8");
+  EXPECT_EQ(fix_of("9223372036854775808"), "write a whole number from 1 to 8");
+  EXPECT_EQ(fix_of("\"1\""), "write a whole number without quotes");
+}
+
+TEST(Json, TellsAConfigFromABraidFile) {
+  const Json json = parse_json(R"({"model_type": "llama"})", "x.json");
+  JsonObject object{JsonValue(json, "x.json")};
+  const Mistake found = mistake_of([&] { expect_format(object, "braid.cluster", 1); }, "a config");
+  EXPECT_EQ(found.what, "this file is a Hugging Face config, not a 'braid.cluster'");
+}
+
 TEST(Json, TakesTheBoundsOfARange) {
   const Json json = parse_json(
       R"({"low": -9223372036854775808, "high": 9223372036854775807, "one": 1, "whole": 3})", "x");
@@ -111,7 +132,7 @@ TEST(Json, TakesTheBoundsOfARange) {
   EXPECT_EQ(object.integer("low"), std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(object.integer("high"), std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(object.integer("one", {.low = 1, .high = 1}), 1);
-  EXPECT_EQ(object.number("whole"), 3.0);
+  EXPECT_EQ(object.number("whole", limits::kFigure), 3.0);
   EXPECT_EQ(object.string_or("absent", "fallback"), "fallback");
   EXPECT_EQ(object.integer_or("absent", 7), 7);
   EXPECT_NO_THROW(object.finish());

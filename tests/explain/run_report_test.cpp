@@ -61,8 +61,7 @@ TEST(RunReport, ComesBackFromItsFile) {
 TEST(RunReport, MayLackWhatNobodyKnows) {
   RunReport report = sample_report();
   report.mfu.reset();
-  report.plan.prediction = {.iteration = {}, .samples_per_second = 0, .stages = {}};
-  report.plan.prediction.stages.resize(2);
+  report.plan.prediction = {};
   for (StageReport& stage : report.stages) stage.measured = stage.predicted = std::nullopt;
   const RunReport read = report_from_json(to_json(report), "report");
   EXPECT_EQ(read.mfu, std::nullopt);

@@ -167,12 +167,13 @@ TEST(BraidModel, SchemaNamesTheSameFields) {
                                  "norm", "rotary_scaling", "padding_id"};
   for (const SizeField& field : kSizeFields) {
     known.insert(field.name);
-    EXPECT_EQ(properties[field.name]["maximum"], field.limit) << field.name;
+    EXPECT_EQ(properties[field.name]["maximum"], field.limit.high) << field.name;
   }
   for (const FlagField& field : kFlagFields) known.insert(field.name);
   for (const auto& field : kNumberFields) {
     known.insert(field.name);
     EXPECT_EQ(properties[field.name]["default"], LayerShape().*field.member) << field.name;
+    EXPECT_EQ(properties[field.name]["maximum"], field.limit.high) << field.name;
   }
   EXPECT_EQ(keys(properties), known);
 
@@ -244,15 +245,15 @@ constexpr MistakeCase kMistakes[] = {
          {"op": "replace", "path": "/types/2/vocab", "value": 11}])",
      "a tied head has another shape", "tiny.json: layers"},
     {"an epsilon of zero", R"([{"op": "add", "path": "/types/1/norm_epsilon", "value": 0}])",
-     "norm_epsilon is 0", "tiny.json: types[1].norm_epsilon"},
+     "0 is out of range", "tiny.json: types[1].norm_epsilon"},
     {"a negative deviation", R"([{"op": "add", "path": "/types/0/init_std", "value": -0.02}])",
-     "init_std is -0.02", "tiny.json: types[0].init_std"},
+     "-0.02 is out of range", "tiny.json: types[0].init_std"},
     {"a rotary base in quotes",
      R"([{"op": "add", "path": "/types/1/rotary_base", "value": "10000"}])", "expected a number",
      "tiny.json: types[1].rotary_base"},
     {"a scaling by zero",
      R"([{"op": "add", "path": "/types/1/rotary_scaling", "value": {"factor": 0}}])",
-     "rotary_scaling.factor is 0", "tiny.json: types[1].rotary_scaling.factor"},
+     "0 is out of range", "tiny.json: types[1].rotary_scaling.factor"},
     {"a misspelt key of the scaling",
      R"([{"op": "add", "path": "/types/1/rotary_scaling", "value": {"facto": 2}}])",
      "did you mean 'factor'", "tiny.json: types[1].rotary_scaling"},

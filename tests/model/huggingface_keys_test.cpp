@@ -12,6 +12,7 @@
 #include <set>
 
 #include "planner/core/error.h"
+#include "planner/core/file.h"
 #include "planner/core/json.h"
 #include "planner/model/huggingface.h"
 #include "planner/model/model.h"

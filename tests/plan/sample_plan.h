@@ -35,7 +35,8 @@ inline Cluster sample_cluster() {
                             .peak_bf16 = FlopsPerSecond(312e12),
                             .peak_fp32 = FlopsPerSecond(19.5e12),
                             .memory = Bytes(std::int64_t{80} << 30),
-                            .memory_bandwidth = BytesPerSecond(2039e9)}},
+                            .memory_bandwidth = BytesPerSecond(2039e9),
+                            .peak_fp8 = FlopsPerSecond(624e12)}},  // an imagined one
           .groups = {{.count = 1, .device_type = 0, .devices = 8, .inside = link}},
           .between = link};
 }
@@ -54,7 +55,7 @@ inline StagePrediction awkward_prediction() {
   stage.slack = Bytes(7);
   stage.overhead = Bytes(std::int64_t{1} << 30);
   stage.peak = Bytes(std::int64_t{70} << 30);
-  stage.budget = Bytes(std::numeric_limits<std::int64_t>::max());
+  stage.budget = Bytes(std::int64_t{1} << 56);
   return stage;
 }
 

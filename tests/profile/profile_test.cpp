@@ -307,5 +307,18 @@ TEST(Profile, RefusesMistakes) {
                  [](const Json& json) { profile_from_json(json, "p.json"); });
 }
 
+TEST(Profile, HasALimitForEveryNumber) {
+  const Json sound = parse_json(kProfile, "profile.json");
+  const Json flat = sound.flatten();
+  for (const auto& [key, value] : flat.items()) {
+    if (!value.is_number()) continue;
+    for (const Json& large : {Json(1e300), Json(-1e300)}) {
+      Json edited = sound;
+      edited[Json::json_pointer(key)] = large;
+      EXPECT_THROW(profile_from_json(edited, "profile.json"), Error) << key << " " << large;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace braid
