@@ -68,6 +68,7 @@ int run_validate(const ValidateFlags& flags) {
       Pricing part = price_runs(fold.runs, fold.setups);
       std::ranges::move(part.figures, std::back_inserter(pricing.figures));
       std::ranges::move(part.unpriced, std::back_inserter(pricing.unpriced));
+      std::ranges::move(part.refused, std::back_inserter(pricing.refused));
     }
   } else {
     if (flags.fit)
@@ -81,12 +82,14 @@ int run_validate(const ValidateFlags& flags) {
     if (!flags.plot.empty()) write_text(flags.plot, scatter_svg(pricing));
   };
   if (format == Format::json) {
-    print(scores_json(pricing, reserves));
+    Json answer = scores_json(pricing, reserves);
+    if (flags.fit) answer["parameters"] = parameters_json(setups);
+    print(answer);
     write_plot();
     return kOk;
   }
   const RenderOptions look = terminal_options();
-  if (flags.fit) print(render_parameters(setups) + '\n');
+  if (flags.fit) print(render_parameters(setups, look) + '\n');
   print(fmt::format("  {} runs in {}{}\n\n", runs.size(), format_seconds(Seconds(took.count())),
                     folds ? fmt::format(", each predicted by a fit without its fold of {}", *folds)
                           : std::string()));

@@ -7,6 +7,7 @@
 
 #include "planner/core/json.h"
 #include "planner/core/text.h"
+#include "planner/explain/sections.h"
 
 namespace braid {
 namespace {
@@ -41,6 +42,36 @@ std::string model_text(const MeasuredRun& run) {
   return run.model.empty() ? fmt::format("h{} L{}", run.hidden, run.layers) : run.model;
 }
 
+// Why runs have no figure, each reason of a set once.
+std::string reasons_text(const char* title, const std::vector<UnpricedRun>& runs) {
+  if (runs.empty()) return {};
+  std::string text =
+      fmt::format("\n  {}: {} run{}.\n", title, runs.size(), runs.size() == 1 ? "" : "s");
+  std::vector<std::string> said;
+  for (const UnpricedRun& run : runs) {
+    const std::string line = fmt::format("{}: {}", printable(run.run->set), printable(run.reason));
+    if (std::ranges::find(said, line) != said.end()) continue;
+    said.push_back(line);
+    text += fmt::format("    {}\n", line);
+  }
+  return text;
+}
+
+// As the file has it: a number where it is one.
+Json id_json(const std::string& id) {
+  constexpr std::size_t kMostDigits = 15;
+  const bool number = !id.empty() && id.size() <= kMostDigits &&
+                      id.find_first_not_of("0123456789") == std::string::npos;
+  return number ? Json(std::stoll(id)) : Json(id);
+}
+
+Json reasons_json(const std::vector<UnpricedRun>& runs) {
+  Json json = Json::array();
+  for (const UnpricedRun& run : runs)
+    json.push_back({{"id", id_json(run.run->id)}, {"set", run.run->set}, {"reason", run.reason}});
+  return json;
+}
+
 Json optional_json(const std::optional<double>& value, double factor) {
   return value ? Json(*value * factor) : Json(nullptr);
 }
@@ -73,18 +104,8 @@ std::string render_scores(const Pricing& pricing, const ReserveScore& reserves,
                      : fmt::format(
                            "\n  {} runs are faster than their arithmetic at their devices' peak.\n",
                            below);
-  if (!pricing.unpriced.empty()) {
-    text += fmt::format("\n  Not priced: {} runs.\n", pricing.unpriced.size());
-    std::vector<std::string> said;
-    for (const UnpricedRun& run : pricing.unpriced) {
-      const std::string line =
-          fmt::format("{}: {}", printable(run.run->set), printable(run.reason));
-      if (std::ranges::find(said, line) != said.end()) continue;
-      said.push_back(line);
-      text += fmt::format("    {}\n", line);
-    }
-  }
-  return text;
+  return text + reasons_text("Not priced", pricing.unpriced) +
+         reasons_text("Refused, for they cannot be", pricing.refused);
 }
 
 std::string render_worst(const Pricing& pricing, int count, const RenderOptions& options) {
@@ -99,7 +120,7 @@ std::string render_worst(const Pricing& pricing, int count, const RenderOptions&
              "predicted", "error"});
   for (std::size_t i = 0; i < order.size() && static_cast<int>(i) < count; ++i) {
     const PricedFigure& f = *order[i];
-    table.add({fmt::format("{}", f.run->id), printable(f.run->set), printable(model_text(*f.run)),
+    table.add({printable(f.run->id), printable(f.run->set), printable(model_text(*f.run)),
                printable(split_text(*f.run)), fmt::format("{}", f.run->global_batch),
                fmt::format("{:.4g}", f.outturn.measured),
                fmt::format("{:.4g}", f.outturn.predicted), format_error(f.outturn.error())});
@@ -107,14 +128,27 @@ std::string render_worst(const Pricing& pricing, int count, const RenderOptions&
   return table.text(options);
 }
 
-std::string render_parameters(std::vector<RunSetup>& setups) {
-  std::string text;
+std::string render_parameters(std::vector<RunSetup>& setups, const RenderOptions& options) {
+  Table table({Align::left, Align::left, Align::right, Align::right});
+  table.add({paint("setup", Tone::strong, options), "figure", "fitted", "expected"});
   for (const Calibration& calibration : calibrations())
     for (const Parameter& parameter : parameters_of(setups, calibration))
-      text += fmt::format("    {{\"{}\", \"{}\", {:.4g}}},  // expected {:.4g}\n",
-                          calibration.setups.front(), parameter.name, *parameter.places.front(),
-                          parameter.expected);
-  return text;
+      table.add({std::string(calibration.setups.front()), std::string(parameter.name),
+                 fmt::format("{:.4g}", *parameter.places.front()),
+                 fmt::format("{:.4g}", parameter.expected)});
+  return heading("Fitted figures", "in seconds, bytes a second and shares", options) +
+         table.text(options);
+}
+
+Json parameters_json(std::vector<RunSetup>& setups) {
+  Json json = Json::array();
+  for (const Calibration& calibration : calibrations())
+    for (const Parameter& parameter : parameters_of(setups, calibration))
+      json.push_back({{"setup", calibration.setups.front()},
+                      {"figure", parameter.name},
+                      {"fitted", *parameter.places.front()},
+                      {"expected", parameter.expected}});
+  return json;
 }
 
 Json scores_json(const Pricing& pricing, const ReserveScore& reserves) {
@@ -126,18 +160,17 @@ Json scores_json(const Pricing& pricing, const ReserveScore& reserves) {
                     {"spearman", optional_json(one.spearman, 1)},
                     {"regret", optional_json(one.regret, 100)},
                     {"unpriced", one.unpriced},
+                    {"refused", one.refused},
                     {"within_interval", one.within},
                     {"below_bound", one.below_bound}});
   }
-  Json unpriced = Json::array();
-  for (const UnpricedRun& run : pricing.unpriced)
-    unpriced.push_back({{"id", run.run->id}, {"set", run.run->set}, {"reason", run.reason}});
   Json json = {{"sets", sets}};
   if (reserves.ranks > 0)
     json["reserved"] = {{"ranks", reserves.ranks},
                         {"under", 100.0 * reserves.under / reserves.ranks},
                         {"over", 100 * reserves.over}};
-  json["unpriced"] = unpriced;
+  json["unpriced"] = reasons_json(pricing.unpriced);
+  json["refused"] = reasons_json(pricing.refused);
   return json;
 }
 

@@ -16,7 +16,7 @@ struct MeasuredRank {
 };
 
 struct MeasuredRun {
-  int id = 0;
+  std::string id;     // a number, or a name
   std::string set;    // one machine and one program; runs of a set are comparable
   std::string gpu;    // as the source writes it
   std::string model;  // a name, where the shape is not given
@@ -44,6 +44,8 @@ struct MeasuredRun {
   std::optional<double> peak;              // bytes of one device
   std::vector<MeasuredRank> ranks;
   bool failed = false;  // it did not run
+  // A figure of the source that no run can have, such as zero devices; empty where there is none.
+  std::string nonsense;
 };
 
 // Reads a file {"rows": [...]}; keys that mean nothing to us are left alone.

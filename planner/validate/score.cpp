@@ -9,6 +9,7 @@
 
 #include "planner/core/error.h"
 #include "planner/validate/complete.h"
+#include "planner/validate/possible.h"
 
 namespace braid {
 namespace {
@@ -29,7 +30,9 @@ class RunPricer {
       : run_(run), setup_(setup), pricing_(pricing) {}
 
   void price_all() {
+    if (!run_.nonsense.empty()) return refuse(run_.nonsense);
     const ModelShape model = shape_of(run_);
+    if (const auto why = why_impossible(run_, model)) return refuse(*why);
     if (run_.activation_share) {
       add("activations", share_of_plain(model), *run_.activation_share);
       return;
@@ -51,9 +54,14 @@ class RunPricer {
     if (run_.states) add("states", memory_of(model, split, middle).states, *run_.states);
     if (run_.activations) add("activations", memory.activations, *run_.activations);
     if (run_.peak) add("peak", memory.total(), *run_.peak);
+    // Memory by ranks is scored by itself.
+    const bool measured = run_.states || run_.activations || run_.peak || !run_.ranks.empty();
+    if (!measured) pricing_.unpriced.push_back({&run_, "nothing above zero was measured of it"});
   }
 
  private:
+  void refuse(const std::string& why) { pricing_.refused.push_back({&run_, why}); }
+
   void add(std::string what, double predicted, double measured) {
     pricing_.figures.push_back(
         {.run = &run_, .what = std::move(what), .outturn = {predicted, measured}});
@@ -173,6 +181,7 @@ std::vector<SetScore> score(const Pricing& pricing) {
   };
   for (const PricedFigure& figure : pricing.figures) note(figure.run->set);
   for (const UnpricedRun& run : pricing.unpriced) note(run.run->set);
+  for (const UnpricedRun& run : pricing.refused) note(run.run->set);
   std::vector<SetScore> scores;
   for (const std::string& set : order) {
     SetScore one{.set = set};
@@ -193,8 +202,12 @@ std::vector<SetScore> score(const Pricing& pricing) {
       group.pairs.push_back(figure.outturn);
       group.measured.push_back(measured);
     }
-    one.unpriced = static_cast<int>(std::ranges::count_if(
-        pricing.unpriced, [&](const UnpricedRun& run) { return run.run->set == set; }));
+    const auto count = [&](const std::vector<UnpricedRun>& runs) {
+      return static_cast<int>(
+          std::ranges::count_if(runs, [&](const UnpricedRun& run) { return run.run->set == set; }));
+    };
+    one.unpriced = count(pricing.unpriced);
+    one.refused = count(pricing.refused);
     one.error = mean_absolute_error(pairs).value_or(0);
     one.most = ninth_decile(pairs);
     rank(groups, one);

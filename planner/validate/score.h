@@ -31,6 +31,7 @@ struct UnpricedRun {
 struct Pricing {
   std::vector<PricedFigure> figures;
   std::vector<UnpricedRun> unpriced;
+  std::vector<UnpricedRun> refused;  // no run can be so
 };
 
 // Predicts what was measured of each run; runs that did not run at all are left out.
@@ -40,6 +41,7 @@ struct SetScore {
   std::string set;
   int rows = 0;      // runs that were priced
   int unpriced = 0;  // runs with a figure that was not
+  int refused = 0;   // runs that cannot be
   double error = 0;  // mean of |predicted / measured - 1|
   double most = 0;   // nine of ten figures err by no more
   int within = 0;    // times inside their interval

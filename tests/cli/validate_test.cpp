@@ -53,6 +53,71 @@ TEST(ValidateCommand, ShowsSetsTheWorstRunsAndAPlot) {
   EXPECT_THAT(read_text(folder / "p.svg"), HasSubstr("</svg>"));
 }
 
+TEST(ValidateCommand, PricesTheRunsThatShip) {
+  const ScratchFolder folder;
+  const std::string runs =
+      (std::filesystem::path(BRAID_SOURCE_DIR) / "configs/examples/published-runs.json").string();
+  const Outcome outcome = run_braid({"validate", runs, "--worst", "2"}, folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("5 runs in"));
+  const Json answer = json_of(run_braid({"validate", runs, "--format", "json"}, folder.path()));
+  EXPECT_EQ(answer.at("sets").at(0).at("rows"), 5);
+  EXPECT_LT(answer.at("sets").at(0).at("mape"), 15);
+  EXPECT_TRUE(answer.at("refused").empty());
+  EXPECT_TRUE(answer.at("unpriced").empty());
+}
+
+// Each of these rows was priced, or gone without a word.
+TEST(ValidateCommand, RefusesRunsThatCannotBe) {
+  const RunsFolder folder;
+  struct Case {
+    const char* edit;
+    const char* reason;
+  };
+  constexpr Case kCases[] = {
+      {R"({"tp": 3, "dp": 1, "gpus": 3})", "tp 3 does not divide its 16 heads"},
+      {R"({"tp": 2})", "tp 2 · pp 1 · cp 1 · dp 8 is not its 8 devices"},
+      {R"({"dp": null, "tp": 16})", "tp 16 · pp 1 · cp 1 does not divide its 8 devices"},
+      {R"({"gpus": 0})", "its gpus is 0"},
+      {R"({"pp": 16, "dp": 1, "gpus": 16})", "16 stages of 12 blocks"},
+      {R"({"pp": 2, "dp": 4, "partition": [0, 14, 14]})", "its partition does not ascend"},
+      {R"({"pp": 8, "dp": 1, "gbs": 16777216, "mbs": 1, "interleave": 8})", "too many to play"},
+  };
+  Json runs = parse_json(kRuns, "runs");
+  Json rows = Json::array();
+  for (const Case& c : kCases) {
+    Json row = runs["rows"][0];
+    row["id"] = c.reason;
+    row.update(parse_json(c.edit, "edit"));
+    rows.push_back(row);
+  }
+  Json idle = runs["rows"][0];
+  idle["measured"]["iter_time_s"] = 0;
+  rows.push_back(idle);
+  write_text(folder / "odd.json", Json{{"rows", rows}}.dump());
+  const Json answer =
+      json_of(run_braid({"validate", "odd.json", "--format", "json"}, folder.path()));
+  ASSERT_EQ(answer.at("refused").size(), std::size(kCases)) << answer.dump(2);
+  for (std::size_t i = 0; i < std::size(kCases); ++i) {
+    EXPECT_THAT(answer.at("refused").at(i).at("reason"), HasSubstr(kCases[i].reason));
+    EXPECT_EQ(answer.at("refused").at(i).at("id"), kCases[i].reason);
+  }
+  ASSERT_EQ(answer.at("unpriced").size(), 1U);
+  EXPECT_THAT(answer.at("unpriced").at(0).at("reason"), HasSubstr("nothing above zero"));
+  EXPECT_EQ(answer.at("unpriced").at(0).at("id"), 1);
+  EXPECT_EQ(answer.at("sets").at(0).at("refused"), std::size(kCases));
+  EXPECT_THAT(run_braid({"validate", "odd.json"}, folder.path()).out,
+              HasSubstr("Refused, for they cannot be: 7 runs."));
+}
+
+TEST(ValidateCommand, PrintsWhatItFittedForPeople) {
+  const RunsFolder folder;
+  const Outcome outcome = run_braid({"validate", "runs.json", "--fit"}, folder.path());
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("Fitted figures"));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("{\"")));
+}
+
 TEST(ValidateCommand, CrossValidates) {
   const RunsFolder folder;
   const Outcome outcome = run_braid(
@@ -74,6 +139,10 @@ TEST(ValidateCommand, RefusesMistakes) {
   refused({"validate", "runs.json", "--worst", "some"}, "--worst");
   write_text(folder / "broken.json", "{\"rows\": [{\"set\": 1}]}");
   refused({"validate", "broken.json"}, "rows[0].set");
+  Json endless = parse_json(kRuns, "runs");
+  endless["rows"][0]["layers"] = 1000000000;
+  write_text(folder / "endless.json", endless.dump());
+  refused({"validate", "endless.json"}, "write a whole number from 0 to 10000");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(ReadRuns, TakesWhatASourceSaysAndLeavesTheRestEmpty) {
       "hidden": 64, "mbs": null, "flash_attn": true, "partition": [0, 2, 4],
       "measured": {"iter_time_s": 1.5, "mfu": 0.4}, "source": "somewhere"}]})");
   ASSERT_EQ(runs.size(), 1U);
-  EXPECT_EQ(runs[0].id, 3);
+  EXPECT_EQ(runs[0].id, "3");
   EXPECT_EQ(runs[0].hidden, 64);
   EXPECT_EQ(runs[0].micro_batch, 0);
   EXPECT_EQ(runs[0].flash, true);

@@ -1,6 +1,7 @@
 #pragma once
 // Imagined runs for the tests: GPT layers on vTrain's single node, in its own form.
 
+#include <string>
 #include <vector>
 
 #include "planner/validate/run.h"
@@ -9,7 +10,7 @@ namespace braid {
 
 inline MeasuredRun gpt_run(int id, int tp, int pp, int dp, int micro_batch, int global_batch) {
   MeasuredRun run;
-  run.id = id;
+  run.id = std::to_string(id);
   run.set = "vtrain_single";
   run.gpu = "A100";
   run.hidden = 1024;

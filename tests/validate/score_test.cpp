@@ -138,7 +138,7 @@ TEST(Fit, CrossValidationPredictsEveryRunOnce) {
   const std::vector<MeasuredRun> runs = gpt_runs();
   std::vector<int> seen(runs.size(), 0);
   for (const Fold& fold : cross_validate(runs, 3, {.rounds = 1, .progress = {}}))
-    for (const MeasuredRun& run : fold.runs) ++seen[static_cast<std::size_t>(run.id)];
+    for (const MeasuredRun& run : fold.runs) ++seen[std::stoul(run.id)];
   EXPECT_EQ(seen, std::vector<int>(runs.size(), 1));
 }
 
