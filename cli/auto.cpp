@@ -171,6 +171,8 @@ bool may_fit(const Job& job, const measure::Machine& machine, comm::Group& world
 std::optional<LoadedProfile> measured_profile(const Job& job, comm::Group& world,
                                               c10::Device device) {
   const measure::Machine here = measure::find_machine(world, device, job.place.backend);
+  expect_precision(device, job.search.precision);
+  measure::expect_limit_within(here, job.search.memory_limit);
   const std::vector<Fact>& facts = here.facts;
   const std::filesystem::path file = cache_file(job, facts);
   const bool first = world.rank() == 0;

@@ -161,6 +161,7 @@ int run_step(const BenchFlags& flags, const std::optional<comm::Launch>& launch)
       flags.model, read_count(flags.sequence, "--seq", limits::kTokens).value_or(0), place.first());
   models::require_supported(model);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
+    expect_precision(device, options.precision);
     const std::optional<double> peak = peak_of(flags, options.precision, device);
     const measure::StepTimes times = measure::time_step(model, world, device, options);
     const auto tokens = static_cast<double>(options.batch * model.sequence);

@@ -98,8 +98,10 @@ int plan_and_run(const CompareFlags& flags, const std::optional<comm::Launch>& l
     return run_comparison(none, std::nullopt, place, options, [] {});
   }
   const Task task = load_task(flags.task);
+  expect_limit_within(task.cluster, options.search.memory_limit, "--memory");
   models::require_supported(task.model);
   choose_precisions(options.search, task.profile, flags.precision, flags.gradients);
+  expect_precision(task.cluster, options.search.precision, "--precision");
   if (task.profile && uses_profile(options.search.cost))
     expect_holds(*task.profile, task.model, task.cluster, options.search.precision);
   const int devices = task.cluster.num_devices();

@@ -140,7 +140,9 @@ int run_plan(const PlanFlags& flags) {
   SearchOptions options = search_options(flags);
   if (!flags.out.empty()) expect_writable(flags.out, "--out");
   const Task task = load_task(flags.task);
+  expect_limit_within(task.cluster, options.memory_limit, "--memory");
   choose_precisions(options, task.profile, flags.precision, flags.gradients);
+  expect_precision(task.cluster, options.precision, "--precision");
   if (task.profile && uses_profile(options.cost))
     expect_holds(*task.profile, task.model, task.cluster, options.precision);
 

@@ -60,6 +60,7 @@ int run_primepar(const PrimeparFlags& flags) {
                                   ? Precision::bf16
                                   : read_enum(flags.precision, "--precision", kPrecisions);
   const Task task = load_task(flags.task);
+  expect_precision(task.cluster, precision, "--precision");
 
   answer.model = task.model.name;
   answer.cluster = task.cluster.name;

@@ -41,6 +41,7 @@ measure::HardwareOptions read_options(const HardwareFlags& flags, const Place& p
 
 void measure_as(comm::Group& world, c10::Device device, const HardwareFlags& flags,
                 const Place& place, const measure::HardwareOptions& options) {
+  expect_precision(device, options.precision);
   const auto begin = std::chrono::steady_clock::now();
   const std::string what = fmt::format("hardware, {} and {}", name_of(options.precision),
                                        name_of(options.gradient_precision));

@@ -56,6 +56,7 @@ Profile profile_model(measure::Bench& bench, const std::optional<Profile>& hardw
     throw Error({.what = "nothing was measured of the devices, so that layers cannot be chosen",
                  .where = "--limit",
                  .fix = "allow more seconds; running again goes on from the journal"});
+  expect_limit_within(*profile.cluster, options.memory, "--memory");
   profile.name = fmt::format("{} on {}", model.name, profile.cluster->name);
   profile.source = "braid profile";
   cost = measure::measure_model(bench, profile, model, options);
@@ -88,6 +89,7 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
   if (!flags.hardware.empty()) hardware = read_profile(flags.hardware);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     const auto begin = std::chrono::steady_clock::now();
+    expect_precision(device, options.precision);
     const std::vector<Fact> facts = measure::facts_of(world, device, place.backend);
     if (hardware) measure::expect_taken_here(*hardware, facts, flags.hardware);
     const std::string what = fmt::format("model {}, batch {}, memory {}, {} and {}, hardware {}",

@@ -75,7 +75,10 @@ Plan changed(const Plan& plan, const WhatIf& question, const std::string& source
   if (question.sequence) result.model = with_sequence(plan.model, *question.sequence);
   if (question.global_batch) change_batch(result, *question.global_batch);
   if (question.devices) change_devices(result, static_cast<int>(*question.devices));
-  if (question.memory) result.memory_limit = *question.memory;
+  if (question.memory) {
+    expect_limit_within(result.cluster, *question.memory, "--memory");
+    result.memory_limit = *question.memory;
+  }
   verify(result, fmt::format("{} under these flags", source));
   return result;
 }

@@ -97,6 +97,8 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   options.stop_signal = &Interrupt::signal;
   options.on_trouble = [](const Mistake& trouble) {
     note(fmt::format("warning: {}: {}; training goes on without it", printable(trouble.where),
+  if (train::numerics_for(plan, options.precision, options.device).fp8)
+    expect_precision(options.device, Precision::fp8);
                      trouble.what));
   };
   options.on_saved = [](const checkpoint::Saved& saved) { note(saved_text(saved)); };
@@ -172,6 +174,8 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
   }
   const std::vector<HeldMemory> stages = train::largest_of_stages(ranks, plan);
   const Json json = {
+  if (options.precision == train::RunPrecision::fp8)
+    expect_precision(plan.cluster, Precision::fp8, "--precision");
       {"format", "braid.dry_run"}, {"version", 1}, {"stages", memory_json(plan, stages)}};
   write_json(flags, json);
   if (read_format(flags.format) == Format::json) {

@@ -18,6 +18,7 @@
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/measure/stopped.h"
+#include "runtime/ops/device.h"
 #include "runtime/ops/linear.h"
 
 namespace braid::cli {
@@ -256,6 +257,16 @@ std::string sharing_remark(const Place& place) {
       "  computes, so that compute is measured short and waiting\n"
       "  long. Compare the time of the whole step.\n",
       ranks, cores, cores == 1 ? "" : "s");
+}
+
+void expect_precision(c10::Device device, Precision precision) {
+  if (precision != Precision::fp8 || ops::has_fp8(device)) return;
+  throw Error({.what = fmt::format("this GPU (capability {:.1f}) has no products in fp8",
+                                   ops::compute_capability(device) / 10.0),
+               .where = "--precision",
+               .fix = fmt::format("choose bf16, or a GPU of capability {:.1f} or more (H100, H200, "
+                                  "RTX 4090)",
+                                  ops::kFirstWithFp8 / 10.0)});
 }
 
 RenderOptions look_of(const Place& place) {

@@ -10,6 +10,7 @@
 
 #include "cli/verbs.h"
 #include "planner/explain/layout.h"
+#include "planner/model/layer.h"
 #include "runtime/comm/bootstrap.h"
 #include "runtime/comm/group.h"
 
@@ -52,6 +53,9 @@ int launched(const LaunchedWork& work);
 // Where ranks on CPUs are more than the cores of their machine, as a sentence that says what this
 // does to the times of a run; otherwise nothing.
 std::string sharing_remark(const Place& place);
+
+// Throws Error if the device has no products in this precision; the same on equal devices.
+void expect_precision(c10::Device device, Precision precision);
 
 // mpirun gives its processes a terminal of its own, whatever it writes to itself.
 RenderOptions look_of(const Place& place);

@@ -46,6 +46,36 @@ bool Cluster::uniform() const {
   });
 }
 
+Bytes largest_memory(const Cluster& cluster) {
+  Bytes most;
+  for (const NodeGroup& group : cluster.groups)
+    most = std::max(most, cluster.device_types[static_cast<std::size_t>(group.device_type)].memory);
+  return most;
+}
+
+void expect_limit_within(const Cluster& cluster, Bytes limit, const std::string& where) {
+  const Bytes most = largest_memory(cluster);
+  if (limit <= most) return;
+  throw Error({.what = fmt::format("a limit of {} is above the {} that a device of '{}' has",
+                                   format_bytes(limit), format_bytes(most), cluster.name),
+               .where = where,
+               .fix = fmt::format(
+                   "choose at most {}B, or leave it out to use all; where devices have more, "
+                   "the cluster file says so",
+                   most.value())});
+}
+
+void expect_precision(const Cluster& cluster, Precision precision, const std::string& where) {
+  for (const NodeGroup& group : cluster.groups) {
+    const DeviceType& device = cluster.device_types[static_cast<std::size_t>(group.device_type)];
+    if (device.computes(precision)) continue;
+    throw Error({.what = fmt::format("'{}' has no products in {}", device.name, name_of(precision)),
+                 .where = where,
+                 .fix = "choose bf16, or give the device type a peak.fp8 if it has them (NVIDIA: "
+                        "from capability 8.9 on)"});
+  }
+}
+
 Cluster shrink(const Cluster& cluster, int devices) {
   const auto fail = [&](std::string fix) {
     throw Error({.what = fmt::format("cannot take {} of the {} devices of '{}'", devices,
@@ -96,18 +126,23 @@ Quantity positive(Quantity q, const JsonValue& value) {
   return q;
 }
 
-// Far beyond any device, and so far below the limits of a double that prices stay finite; a profile
-// has the same.
-constexpr double kMostBandwidth = 1e18, kMostFlops = 1e21, kLongestLatency = 1e9;
-
 template <class Quantity>
-Quantity rate(Quantity q, double most, const JsonValue& value) {
+Quantity rate(Quantity q, const RealLimit& limit, const JsonValue& value) {
   positive(q, value);
   if (q < Quantity(limit.low) || q > Quantity(limit.high))
     value.fail(fmt::format("{:g} a second is out of range: {:g} to {:g}", q.value(), limit.low,
                            limit.high),
                "write the device's real figure");
   return q;
+}
+
+Bytes read_memory(const JsonValue& value) {
+  const Bytes size = positive(quantity(value, parse_bytes), value);
+  if (size.value() > limits::kMemory.high)
+    value.fail(
+        fmt::format("{} bytes are out of range: up to {}", size.value(), limits::kMemory.high),
+        "write the device's real figure");
+  return size;
 }
 
 Link read_link(JsonObject object) {
@@ -129,6 +164,7 @@ DeviceType read_device(const std::string& name, JsonObject object) {
   JsonObject peak = object.object("peak");
   const JsonValue bf16 = peak.at("bf16");
   const JsonValue fp32 = peak.at("fp32");
+  const auto fp8 = peak.find("fp8");
   DeviceType device{.name = name,
                     .peak_bf16 = rate(quantity(bf16, parse_flops), limits::kPeak, bf16),
                     .peak_fp32 = rate(quantity(fp32, parse_flops), limits::kPeak, fp32),
@@ -144,15 +180,6 @@ DeviceType read_device(const std::string& name, JsonObject object) {
                     "write what a context and communicators take, or leave it out");
   }
   if (const auto kind = object.find("kind"))
-Bytes read_memory(const JsonValue& value) {
-  const Bytes size = positive(quantity(value, parse_bytes), value);
-  if (size.value() > limits::kMemory.high)
-    value.fail(
-        fmt::format("{} bytes are out of range: up to {}", size.value(), limits::kMemory.high),
-        "write the device's real figure");
-  return size;
-}
-
     device.kind = static_cast<DeviceKind>(kind->choice(kDeviceKinds));
   peak.finish();
   object.finish();
@@ -217,7 +244,9 @@ Json to_json(const Cluster& cluster) {
     if (device.kind != DeviceKind::gpu) entry["kind"] = name_of(device.kind);
     entry["memory"] = device.memory.value();
     entry["memory_bandwidth"] = device.memory_bandwidth.value();
+    if (device.reserve) entry["reserve"] = device.reserve->value();
     entry["peak"] = {{"bf16", device.peak_bf16.value()}, {"fp32", device.peak_fp32.value()}};
+    if (device.peak_fp8) entry["peak"]["fp8"] = device.peak_fp8->value();
   }
   json["nodes"] = Json::array();
   for (const NodeGroup& group : cluster.groups)

@@ -2,6 +2,7 @@
 // Where it runs: nodes of devices, the links inside and between them.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,16 @@ struct DeviceType {
   Bytes memory;
   BytesPerSecond memory_bandwidth;
   DeviceKind kind = DeviceKind::gpu;
+  std::optional<FlopsPerSecond> peak_fp8 = std::nullopt;  // dense; empty: has no such products
+  // Memory that a context and communicators take before any tensor; empty: as assumed of a GPU
+  // (cost/assumptions.h), nothing of a CPU.
+  std::optional<Bytes> reserve = std::nullopt;
 
-  // Of matrix products; every GPU that has fp8 has it at twice the rate.
+  // CPUs round the factors of products in fp8 and multiply them without (runtime/ops/fp8.h).
+  bool computes(Precision precision) const {
+    return precision != Precision::fp8 || peak_fp8 || kind == DeviceKind::cpu;
+  }
+  // Of matrix products.
   FlopsPerSecond peak(Precision precision) const {
     switch (precision) {
       case Precision::fp32:
@@ -32,7 +41,7 @@ struct DeviceType {
       case Precision::bf16:
         return peak_bf16;
       case Precision::fp8:
-        return 2 * peak_bf16;
+        return peak_fp8.value_or(peak_bf16);
     }
     return peak_bf16;
   }
@@ -67,6 +76,16 @@ struct Cluster {
   int node_width() const;
   bool uniform() const;  // all nodes are alike, in one entry or several
 };
+
+// Of the device that has most.
+Bytes largest_memory(const Cluster& cluster);
+// Throws Error for a limit that no device of the cluster has: it would be cut in silence. `where`
+// names the flag or the key of a file.
+void expect_limit_within(const Cluster& cluster, Bytes limit, const std::string& where);
+
+// Throws Error if a device of the cluster has no products in this precision. `where` names the flag
+// or the key of a file.
+void expect_precision(const Cluster& cluster, Precision precision, const std::string& where);
 
 // The first `devices` devices (whole nodes, or part of the first node).
 Cluster shrink(const Cluster& cluster, int devices);

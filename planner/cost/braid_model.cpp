@@ -270,12 +270,19 @@ Bytes BraidModel::slack(Bytes in_use) const { return scaled(in_use, slack_); }
 Bytes BraidModel::stage_overhead(const StageSite& site) const {
   if (context_) return *context_;
   bool on_gpus = false;
-  visit_device_types(site, [&](const DeviceType& d) { on_gpus |= d.kind == DeviceKind::gpu; });
-  if (!on_gpus) return Bytes();
+  bool assumed = false;
+  Bytes stated;
+  visit_device_types(site, [&](const DeviceType& d) {
+    on_gpus |= d.kind == DeviceKind::gpu;
+    assumed |= !d.reserve;
+    stated = std::max(stated, d.reserve.value_or(Bytes()));
+  });
+  if (!assumed || !on_gpus) return stated;
   const int axes = site.mesh.stage_devices() > 1 ? 3 : 0;  // tensor, context, data
   const int communicators =
       (site.mesh.devices > 1 ? 1 : 0) + axes + (site.shape.stages > 1 ? 1 : 0);
-  return settings_.assumptions.context + communicators * settings_.assumptions.communicator;
+  return std::max(
+      stated, settings_.assumptions.context + communicators * settings_.assumptions.communicator);
 }
 
 // A profile of another system has measured peaks, which say nothing of the moments behind them.

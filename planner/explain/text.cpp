@@ -23,20 +23,33 @@ Bytes largest_peak(const Plan& plan) {
   return peak;
 }
 
-// The flag that asks for a limit, rounded up to something a person would type.
-std::string memory_flag(Bytes size) {
+// Rounded up to something a person would type.
+std::string typed(Bytes size) {
   const double gibibytes = static_cast<double>(size.value()) / 1073741824.0;
-  if (gibibytes < 1) return fmt::format("--memory {:g}MiB", std::ceil(gibibytes * 1024));
+  if (gibibytes < 1) return fmt::format("{:g}MiB", std::ceil(gibibytes * 1024));
   const double step = gibibytes < 2 ? 0.01 : 0.1;
-  return fmt::format("--memory {:g}GiB", std::ceil(gibibytes / step) * step);
+  return fmt::format("{:g}GiB", std::ceil(gibibytes / step) * step);
+}
+
+// Whether the devices have more than the plan may use of them.
+bool limited(const Infeasible& infeasible) {
+  const Plan& plan = infeasible.closest;
+  const bool one_type = plan.cluster.device_types.size() == 1;
+  return plan.memory_limit > Bytes() && (one_type || infeasible.available >= plan.memory_limit);
+}
+
+// A larger limit where the devices have so much, else larger devices.
+std::string more_memory(const Infeasible& infeasible, Bytes enough) {
+  const bool within = enough <= largest_memory(infeasible.closest.cluster);
+  if (limited(infeasible) && within)
+    return fmt::format("{} on each device (--memory {})", format_bytes(enough), typed(enough));
+  return fmt::format("devices of at least {}", typed(enough));
 }
 
 std::string remedies(const Infeasible& infeasible, const RenderOptions& options) {
   Table table({Align::left, Align::left});
   if (infeasible.enough_memory)
-    table.add({"more memory",
-               fmt::format("{} on each device ({})", format_bytes(*infeasible.enough_memory),
-                           memory_flag(*infeasible.enough_memory))});
+    table.add({"more memory", more_memory(infeasible, *infeasible.enough_memory)});
   const bool batch_binds = infeasible.constraint == "batch";
   if (infeasible.enough_batch)
     table.add({batch_binds ? "a larger batch" : "a smaller batch",

@@ -44,8 +44,8 @@ void find_choice(JsonObject& object, const std::string& key, const Choices& choi
   if (const auto found = object.find(key)) value = read_choice(*found, choices);
 }
 
-int read_count_or(JsonObject& object, const std::string& key, int usual) {
-  return static_cast<int>(object.integer_or(key, usual, kCount));
+int read_count_or(JsonObject& object, const std::string& key, int usual, const WholeLimit& limit) {
+  return static_cast<int>(object.integer_or(key, usual, limit));
 }
 
 Json write_strategy(const Strategy& s, std::size_t layers) {
@@ -186,6 +186,7 @@ Plan plan_from_json(const Json& json, const std::string& source) {
   find_choice(object, "cost", kCosts, plan.cost);
   if (const auto profile = object.find("profile")) plan.profile = read_reference(*profile);
   find_choice(object, "precision", kPrecisions, plan.precision);
+  expect_precision(plan.cluster, plan.precision, fmt::format("{}: precision", source));
   find_choice(object, "gradient_precision", kGradientPrecisions, plan.gradient_precision);
   plan.memory_limit = Bytes(object.integer_or("memory_limit", 0, limits::kMemory.or_zero()));
   expect_limit_within(plan.cluster, plan.memory_limit, fmt::format("{}: memory_limit", source));
@@ -203,6 +204,12 @@ Plan plan_from_json(const Json& json, const std::string& source) {
       certificate->fail("a certificate without the prediction that it speaks of",
                         "leave it out: braid price makes the prediction");
     plan.certificate = certificate_from_json(*certificate);
+    constexpr double kRounding = 1 + 1e-6;
+    if (plan.certificate.lower_bound > kRounding * plan.prediction.iteration)
+      certificate->fail(
+          fmt::format("a lower bound of {:g} s above the plan's own iteration, {:g} s",
+                      plan.certificate.lower_bound.value(), plan.prediction.iteration.value()),
+          "leave \"prediction\" and \"certificate\" out: braid price makes them");
   }
   object.finish();
   verify(plan, source);

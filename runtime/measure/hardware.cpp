@@ -67,6 +67,8 @@ std::optional<Cluster> cluster_of(const Machine& machine, const HardwareOptions&
          .memory = options.memory > Bytes(0) ? options.memory : kind.memory,
          .memory_bandwidth = BytesPerSecond(rates.memory[i]),
          .kind = device.is_cuda() ? DeviceKind::gpu : DeviceKind::cpu});
+    // Not measured: every GPU that has fp8 has it at twice the rate of bf16.
+    if (kind.fp8) cluster.device_types.back().peak_fp8 = FlopsPerSecond(2 * bf16[i]);
     cluster.groups.push_back({.count = kind.nodes,
                               .device_type = static_cast<int>(i),
                               .devices = kind.ranks,
@@ -104,6 +106,7 @@ Cluster unmeasured_cluster(const Machine& machine, Bytes memory) {
 
 Profile measure_hardware(Bench& bench, const HardwareOptions& options) {
   const Machine machine = find_machine(bench.world(), bench.device(), options.backend);
+  expect_limit_within(machine, options.memory);
   const HardwareTask task{bench, machine, options,
                           options.room > Bytes(0) ? options.room : machine.free / 8};
   const OverlapTask beside{.bench = bench,

@@ -31,6 +31,7 @@ struct Site {
   std::string device;
   std::int64_t memory = 0;  // of the GPU, or of the host
   std::int64_t free = 0;
+  bool fp8 = false;              // a GPU with products in fp8
   std::vector<Fact> facts = {};  // that may differ between ranks
 };
 
@@ -65,6 +66,7 @@ Site find_site(c10::Device device) {
   site.device = gpu->name;
   site.memory = gpu->memory;
   site.free = gpu->free;
+  site.fp8 = ops::has_fp8(device);
   site.facts.push_back({"gpu", gpu->name});
   site.facts.push_back({"memory of a gpu", whole_gib(gpu->memory)});
   if (const auto gpus = find_gpus()) {
@@ -77,8 +79,9 @@ Site find_site(c10::Device device) {
 }
 
 std::string to_text(const Site& site) {
-  Json json{{"host", site.host},     {"bus", site.bus},   {"device", site.device},
-            {"memory", site.memory}, {"free", site.free}, {"facts", Json::object()}};
+  Json json{{"host", site.host},      {"bus", site.bus},   {"device", site.device},
+            {"memory", site.memory},  {"free", site.free}, {"fp8", site.fp8},
+            {"facts", Json::object()}};
   for (const Fact& fact : site.facts) json["facts"][fact.name] = fact.value;
   // A name of a device may hold any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -91,7 +94,8 @@ Site from_text(const std::string& text) {
             .bus = object.string("bus"),
             .device = object.string("device"),
             .memory = object.integer("memory"),
-            .free = object.integer("free")};
+            .free = object.integer("free"),
+            .fp8 = object.boolean_or("fp8", false)};
   for (const auto& [name, value] : JsonObject(object.at("facts")).entries())
     site.facts.push_back({name, value.string()});
   object.finish();
@@ -120,8 +124,11 @@ std::vector<NodeKind> nodes_of(const std::vector<Site>& sites) {
                      .where = "the launcher's placement of ranks",
                      .fix = "fill node after node (mpirun --map-by slot, srun -m block)"});
       hosts.push_back(site.host);
-      nodes.push_back(
-          {.nodes = 1, .ranks = 0, .device = site.device, .memory = Bytes(site.memory)});
+      nodes.push_back({.nodes = 1,
+                       .ranks = 0,
+                       .device = site.device,
+                       .memory = Bytes(site.memory),
+                       .fp8 = site.fp8});
     }
     ++nodes.back().ranks;
   }
@@ -229,6 +236,16 @@ Machine find_machine(comm::Group& world, c10::Device device, comm::BackendKind b
 
 std::vector<Fact> facts_of(comm::Group& world, c10::Device device, comm::BackendKind backend) {
   return find_machine(world, device, backend).facts;
+}
+
+void expect_limit_within(const Machine& machine, Bytes limit) {
+  Bytes most;
+  for (const NodeKind& kind : machine.kinds) most = std::max(most, kind.memory);
+  if (limit <= most) return;
+  throw Error({.what = fmt::format("a limit of {} is above the {} that a rank's device has here",
+                                   format_bytes(limit), format_bytes(most)),
+               .where = "--memory",
+               .fix = fmt::format("choose at most {}B, or leave it out to use all", most.value())});
 }
 
 void expect_taken_here(const Profile& profile, const std::vector<Fact>& now,

@@ -18,6 +18,7 @@ struct NodeKind {
   int ranks = 1;       // on each
   std::string device;  // of one rank: a GPU's name, or the CPU's
   Bytes memory;        // of one rank's device: all of a GPU's, a share of a host's
+  bool fp8 = false;    // a GPU with products in fp8
   bool operator==(const NodeKind&) const = default;
 };
 
@@ -36,6 +37,9 @@ struct Machine {
 // other: plans count on it.
 Machine find_machine(comm::Group& world, c10::Device device, comm::BackendKind backend);
 std::vector<Fact> facts_of(comm::Group& world, c10::Device device, comm::BackendKind backend);
+
+// Throws Error for a limit (--memory) that no rank's device has.
+void expect_limit_within(const Machine& machine, Bytes limit);
 
 // Throws an Error that lists what differs. A profile without facts was not measured here by Braid
 // and is taken as it is.

@@ -18,6 +18,11 @@ void* current_stream(c10::Device device);
 
 // 90 for a GPU of compute capability 9.0; 0 for a CPU.
 int compute_capability(c10::Device device);
+// Tensor cores multiply in fp8 from Ada (8.9) on. CPUs round the factors and multiply in fp32.
+inline constexpr int kFirstWithFp8 = 89;
+inline bool has_fp8(c10::Device device) {
+  return !device.is_cuda() || compute_capability(device) >= kFirstWithFp8;
+}
 
 // Waits until the device has done all that it was given.
 void synchronise(c10::Device device);

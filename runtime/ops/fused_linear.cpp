@@ -57,8 +57,7 @@ namespace {
 std::string why_not_fp8(const kernels::Gemm& call, const at::Tensor& left,
                         const at::Tensor& right) {
   constexpr std::int64_t kMultiple = 16;
-  constexpr int kFirst = 89;  // compute capability
-  if (compute_capability(left.device()) < kFirst) return "this GPU has no products in fp8";
+  if (!has_fp8(left.device())) return "this GPU has no products in fp8";
   if (call.rows % kMultiple != 0 || call.columns % kMultiple != 0 || call.inner % kMultiple != 0)
     return fmt::format("{}×{}×{} are not all multiples of {}", call.rows, call.columns, call.inner,
                        kMultiple);

@@ -95,3 +95,10 @@ TEST(CalibrateCommand, RefusesRunsOfOthersAndNone) {
 
 }  // namespace
 }  // namespace braid
+TEST_F(AutoCommand, ALimitAboveTheMachineIsRefusedBeforeItIsMeasured) {
+  const Outcome outcome = run({"--memory", "4096TiB"});
+  EXPECT_EQ(outcome.exit, 2) << outcome.out;
+  EXPECT_THAT(outcome.error, HasSubstr("a limit of 4096.0 TiB is above the"));
+  EXPECT_THAT(outcome.error, Not(HasSubstr("measuring")));
+}
+

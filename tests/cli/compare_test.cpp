@@ -185,6 +185,7 @@ TEST_F(CompareCommand, SaysWhatWhereAndFixOfMistakes) {
   const std::vector<Case> cases = {
       {"an unknown algorithm", {"--algorithms", "dp,exakt"}, {"'exakt'", "did you mean 'exact'"}},
       {"results of another task", {"--memory", "4GiB"}, {"another task", "memory", "--rerun"}},
+      {"more than a device has", {"--memory", "4096TiB"}, {"is above the", "--memory"}},
       {"a file in no folder", {"--markdown", "no/table.md"}, {"does not exist", "--markdown"}},
       {"steps that are none", {"--steps", "0"}, {"--steps"}},
       {"costs without a profile", {"--cost", "measured"}, {"needs a profile"}},

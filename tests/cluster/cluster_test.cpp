@@ -33,7 +33,8 @@ constexpr const char* kTwoKinds = R"({
       "kind": "cpu",
       "memory": 16000000000,
       "memory_bandwidth": 9e11,
-      "peak": {"bf16": "100TFLOPS", "fp32": "10TFLOPS"}
+      "reserve": "1GB",
+      "peak": {"bf16": "100TFLOPS", "fp32": "10TFLOPS", "fp8": "200TFLOPS"}
     }
   },
   "nodes": [
@@ -57,6 +58,10 @@ TEST(Cluster, ReadsUnitsAndPlainNumbers) {
   EXPECT_EQ(cluster.device_types[1].memory, Bytes(16'000'000'000));
   EXPECT_EQ(cluster.device_types[0].kind, DeviceKind::gpu) << "where nothing is said";
   EXPECT_EQ(cluster.device_types[1].kind, DeviceKind::cpu);
+  EXPECT_EQ(cluster.device_types[0].peak_fp8, std::nullopt);
+  EXPECT_EQ(cluster.device_types[1].peak(Precision::fp8), FlopsPerSecond(200e12));
+  EXPECT_EQ(cluster.device_types[0].reserve, std::nullopt);
+  EXPECT_EQ(cluster.device_types[1].reserve, Bytes(1'000'000'000));
   EXPECT_EQ(cluster.groups[1].count, 1);
   EXPECT_EQ(cluster.groups[1].inside.latency, Seconds(0));
   EXPECT_EQ(cluster.between.bandwidth, BytesPerSecond(12.5e9));
@@ -101,6 +106,36 @@ TEST(Cluster, WritesEveryFigureInBaseUnits) {
   EXPECT_DOUBLE_EQ(json["network"]["latency"].get<double>(), 10e-6);
 }
 
+TEST(Cluster, Fp8IsOnlyWhereADeviceHasIt) {
+  const Cluster cluster = two_kinds();
+  EXPECT_NO_THROW(expect_precision(cluster, Precision::bf16, "--precision"));
+  try {
+    expect_precision(cluster, Precision::fp8, "--precision");
+    ADD_FAILURE() << "'fast' has no fp8";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.mistake().what, "'fast' has no products in fp8");
+    EXPECT_EQ(error.mistake().where, "--precision");
+  }
+  // A CPU only rounds the factors.
+  DeviceType thread = cluster.device_types[0];
+  thread.kind = DeviceKind::cpu;
+  EXPECT_TRUE(thread.computes(Precision::fp8));
+  EXPECT_EQ(thread.peak(Precision::fp8), thread.peak_bf16);
+  for (const char* name : {"h100-1x8", "h200-1x8", "rtx4090-8"})
+    EXPECT_NO_THROW(expect_precision(read_cluster(shipped(name)), Precision::fp8, name));
+  for (const char* name : {"a100-80g-8", "v100-32g-8", "a100-v100-mixed", "titan-rtx-1x8"})
+    EXPECT_THROW(expect_precision(read_cluster(shipped(name)), Precision::fp8, name), Error);
+}
+
+TEST(Cluster, ALimitIsWithinADevice) {
+  const Cluster cluster = two_kinds();
+  EXPECT_EQ(largest_memory(cluster), Bytes(std::int64_t{80} << 30));
+  EXPECT_NO_THROW(expect_limit_within(cluster, Bytes(), "--memory"));
+  EXPECT_NO_THROW(expect_limit_within(cluster, Bytes(std::int64_t{80} << 30), "--memory"));
+  EXPECT_THROW(expect_limit_within(cluster, Bytes((std::int64_t{80} << 30) + 1), "--memory"),
+               Error);
+}
+
 struct ShippedCase {
   const char* name;
   int nodes, devices;
@@ -108,10 +143,10 @@ struct ShippedCase {
 };
 
 constexpr ShippedCase kShipped[] = {
-    {"a100-80g-8", 1, 8, "80GiB"},         {"h100-2x8", 2, 16, "80GiB"},
-    {"h100-2048x8", 2048, 16384, "80GiB"}, {"v100-32g-8x4", 8, 32, "32GiB"},
-    {"h200-32x8", 32, 256, "141GB"},       {"rtx4090-8", 1, 8, "24GB"},
-    {"a100-v100-mixed", 2, 16, "80GiB"},
+    {"a100-80g-8", 1, 8, "79.14GiB"},         {"h100-2x8", 2, 16, "79.10GiB"},
+    {"h100-2048x8", 2048, 16384, "79.10GiB"}, {"v100-32g-8x4", 8, 32, "31.74GiB"},
+    {"h200-32x8", 32, 256, "139.80GiB"},      {"rtx4090-8", 1, 8, "23.61GiB"},
+    {"a100-v100-mixed", 2, 16, "79.14GiB"},
 };
 
 TEST(Cluster, ShipsWhatTheNamesSay) {
@@ -137,6 +172,8 @@ TEST(Cluster, SchemaNamesTheSameFields) {
   EXPECT_EQ(keys_of(defs["nodes"]["properties"]), keys_of(json["nodes"][0]));
   EXPECT_EQ(keys_of(defs["link"]["properties"]), keys_of(json["network"]));
   EXPECT_EQ(keys_of(defs["device"]["properties"]), keys_of(json["devices"]["slow"]));
+  EXPECT_EQ(keys_of(defs["device"]["properties"]["peak"]["properties"]),
+            keys_of(json["devices"]["slow"]["peak"]));
 }
 
 struct ShrinkCase {
@@ -206,6 +243,12 @@ constexpr MistakeCase kMistakes[] = {
     {"a latency beyond all links",
      R"([{"op": "replace", "path": "/nodes/0/link/latency", "value": 1e308}])",
      "1e+308 s is out of range", "cluster.json: nodes[0].link.latency"},
+    {"more memory than any device",
+     R"([{"op": "replace", "path": "/devices/fast/memory", "value": 1e18}])",
+     "1000000000000000000 bytes are out of range", "cluster.json: devices.fast.memory"},
+    {"a reserve of all there is",
+     R"([{"op": "add", "path": "/devices/fast/reserve", "value": "80GiB"}])",
+     "a reserve of 80.0 GiB leaves nothing of 80.0 GiB", "cluster.json: devices.fast.reserve"},
     {"no nodes", R"([{"op": "replace", "path": "/nodes", "value": []}])", "no nodes",
      "cluster.json: nodes"},
     {"a node of no devices", R"([{"op": "replace", "path": "/nodes/1/devices", "value": 0}])",

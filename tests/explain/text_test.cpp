@@ -80,6 +80,7 @@ TEST(PlanText, TellsWhatBindsAndWhatWouldFit) {
   why.constraint = "memory";
   why.stage = 1;
   why.closest = example_plan();
+  why.closest.memory_limit = 5_GiB;
   why.breakdown = why.closest.prediction.stages[1];
   why.breakdown.budget = why.available = 5_GiB;
   why.needed = 11_GiB;
@@ -99,10 +100,30 @@ TEST(PlanText, TellsWhatBindsAndWhatWouldFit) {
   EXPECT_EQ(json.at("infeasible").at("enough_devices"), 8);
 }
 
+// A flag lowers what a device may use and never raises what it has.
+TEST(PlanText, MoreThanADeviceHasIsNoFlag) {
+  SearchResult result;
+  result.infeasible.emplace();
+  Infeasible& why = *result.infeasible;
+  why.constraint = "memory";
+  why.closest = example_plan();  // on devices of 16 GiB
+  why.available = 16_GiB;
+  why.needed = 20_GiB;
+  why.enough_memory = why.needed;
+  for (const Bytes limit : {Bytes(), 16_GiB, 8_GiB}) {
+    why.closest.memory_limit = limit;
+    const std::string text = render_text(result, kPlain);
+    EXPECT_THAT(text, HasSubstr("devices of at least 20GiB")) << limit.value();
+    EXPECT_THAT(text, Not(HasSubstr("--memory"))) << limit.value();
+  }
+}
+
 TEST(PlanText, SmallLimitsAreTypedInMebibytes) {
   SearchResult result;
   result.infeasible.emplace();
   result.infeasible->constraint = "memory";
+  result.infeasible->closest = example_plan();
+  result.infeasible->closest.memory_limit = result.infeasible->available = 1_MiB;
   result.infeasible->needed = Bytes(33'333'333);
   result.infeasible->enough_memory = result.infeasible->needed;
   EXPECT_THAT(render_text(result, kPlain), HasSubstr("--memory 32MiB"));

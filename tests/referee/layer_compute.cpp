@@ -118,7 +118,7 @@ ComputeSeconds compute_on(const DeviceType& device, const LayerShape& l, const S
   const double wide =
       setting.precision == Precision::fp32 ? device.peak_fp32.value() : device.peak_bf16.value();
   const double rate =
-      fp8 ? 2 * device.peak_bf16.value() * a.fp8_efficiency : wide * a.matmul_efficiency;
+      fp8 ? device.peak_fp8->value() * a.fp8_efficiency : wide * a.matmul_efficiency;
   const double matmul = flops.matmul() / rate;
   const double scores = flops.scores / (wide * a.attention_efficiency);
   const double traffic =

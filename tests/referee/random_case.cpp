@@ -19,7 +19,8 @@ DeviceType type(const char* name, double teraflops, double gigabytes) {
           .peak_bf16 = FlopsPerSecond(teraflops * 1e12),
           .peak_fp32 = FlopsPerSecond(teraflops * 1e12 / 8),
           .memory = Bytes(std::int64_t{1} << 46),  // any plan fits
-          .memory_bandwidth = BytesPerSecond(gigabytes * 1e9)};
+          .memory_bandwidth = BytesPerSecond(gigabytes * 1e9),
+          .peak_fp8 = FlopsPerSecond(2.2 * teraflops * 1e12)};
 }
 
 }  // namespace
