@@ -3,7 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "cli/common.h"
 #include "cli/reprice.h"
@@ -48,7 +50,7 @@ void expect_same(const Json& planned, const Json& given, const std::string& what
 void compare_inputs(const Plan& plan, const CheckFlags& flags) {
   if (!flags.model.empty()) {
     // A plan may have been asked for at another length than the model's usual one.
-    const Model given = read_model(flags.model, plan.model.sequence);
+    const Model given = load_model(flags.model, plan.model.sequence);
     expect_same(to_json(plan.model), to_json(given), "model", flags, flags.model);
   }
   if (!flags.cluster.empty()) {
@@ -82,10 +84,22 @@ std::string check_text(const Plan& plan, const Plan& fresh, const CheckFlags& fl
     table.add({"prediction", yes("none"), format_seconds(fresh.prediction.iteration)});
     return table.text(look);
   }
-  const std::string stale = stale_figure(plan, fresh);
-  table.add({"prediction", stale.empty() ? yes("current") : no("stale"),
-             stale.empty() ? format_seconds(fresh.prediction.iteration) : stale});
+  const std::vector<StaleFigure> stale = stale_figures(plan, fresh);
+  if (stale.empty())
+    table.add({"prediction", yes("current"), format_seconds(fresh.prediction.iteration)});
+  constexpr std::size_t kMostRows = 24;  // all of them fit a screen
+  for (std::size_t i = 0; i < std::min(stale.size(), kMostRows); ++i)
+    table.add({i == 0 ? "prediction" : "", i == 0 ? no("stale") : "", in_words(stale[i])});
+  if (stale.size() > kMostRows)
+    table.add({"", "", fmt::format("and {} more figures", stale.size() - kMostRows)});
   return table.text(look);
+}
+
+Json stale_json(const std::vector<StaleFigure>& figures) {
+  Json json = Json::array();
+  for (const StaleFigure& figure : figures)
+    json.push_back({{"figure", figure.name}, {"stored", figure.stored}, {"now", figure.now}});
+  return json;
 }
 
 Json check_json(const Plan& plan, const Plan& fresh) {
@@ -96,7 +110,8 @@ Json check_json(const Plan& plan, const Plan& fresh) {
                       {"budget_bytes", stage.budget.value()}});
   return {{"status", first_overflow(fresh.prediction) ? "infeasible" : "ok"},
           {"legal", true},
-          {"current", same_prediction(plan, fresh)},
+          {"current", has_prediction(plan) && stale_figures(plan, fresh).empty()},
+          {"stale", stale_json(stale_figures(plan, fresh))},
           {"stored_iteration_seconds",
            has_prediction(plan) ? Json(plan.prediction.iteration.value()) : Json(nullptr)},
           {"iteration_seconds", fresh.prediction.iteration.value()},
@@ -106,7 +121,7 @@ Json check_json(const Plan& plan, const Plan& fresh) {
 
 int run_check(const CheckFlags& flags) {
   const Format format = read_format(flags.format);
-  const Plan plan = read_plan(flags.plan);  // reading verifies
+  const Plan plan = load_plan(flags.plan);  // reading verifies
   compare_inputs(plan, flags);
   const Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
   if (format == Format::json) {

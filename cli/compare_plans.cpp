@@ -91,7 +91,10 @@ class PlanList {
     plan.gradient_precision = search.gradient_precision;
     plan.profile.reset();
     if (task_.profile && uses_profile(search.cost)) plan.profile = task_.profile->reference;
+    const Seconds before = plan.prediction.iteration;
     plan.prediction = price_plan(plan, *cost_);
+    // What it was proven to be near, it was under the prices of then.
+    if (plan.prediction.iteration != before) plan.certificate = {};
     return plan;
   }
 

@@ -57,7 +57,7 @@ Plan answer(const Plan& plan, const ExplainFlags& flags, const WhatIf& question)
 int run_explain(const ExplainFlags& flags) {
   const Format format = read_format(flags.format);
   const WhatIf question = question_of(flags);
-  const Plan shown = answer(read_plan(flags.plan), flags, question);
+  const Plan shown = answer(load_plan(flags.plan), flags, question);
   const auto infeasible = misfit(shown);
   if (format == Format::json) {
     print(infeasible ? misfit_json(*infeasible) : plan_answer_json(shown));

@@ -26,7 +26,7 @@ struct PriceFlags {
 int run_price(const PriceFlags& flags) {
   const Format format = read_format(flags.format);
   if (!flags.out.empty()) expect_writable(flags.out, "--out");
-  const Plan given = read_plan(flags.plan);
+  const Plan given = load_plan(flags.plan);
   const Plan plan = priced(given, profile_of(given, flags.plan, flags.profile));
   const auto infeasible = misfit(plan);
   if (format == Format::json) {

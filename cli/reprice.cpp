@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "planner/core/error.h"
 #include "planner/core/json.h"
@@ -83,11 +85,32 @@ Plan changed(const Plan& plan, const WhatIf& question, const std::string& source
   return result;
 }
 
+Plan load_plan(const std::string& file) {
+  const Json json = read_json(file);
+  Plan plan = plan_from_json(json, file);
+  const Json& model = json.at("model");
+  if (!model.is_string()) return plan;
+  const std::filesystem::path named =
+      std::filesystem::path(file).parent_path() / model.get<std::string>();
+  for (const std::string& warning : config_warnings(read_json(named), named.string()))
+    note(warning);
+  return plan;
+}
+
 bool has_prediction(const Plan& plan) { return !plan.prediction.stages.empty(); }
 
 Plan read_priced(const std::string& file) {
-  const Plan plan = read_plan(file);
-  return has_prediction(plan) ? plan : priced(plan, profile_of(plan, file, ""));
+  Plan plan = load_plan(file);
+  if (has_prediction(plan)) {
+    try {
+      expect_possible(plan);
+      return plan;
+    } catch (const Error& error) {
+      note(fmt::format("the plan's stored prediction is impossible, it is priced anew: {}",
+                       error.mistake().what));
+    }
+  }
+  return priced(plan, profile_of(plan, file, ""));
 }
 
 bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given) {
@@ -140,50 +163,113 @@ Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile) {
   return fresh;
 }
 
-std::string stale_figure(const Plan& file, const Plan& fresh) {
-  const Prediction& p = file.prediction;
-  const Prediction& q = fresh.prediction;
-  const auto differs = [](double x, double y) {
-    return !(std::abs(x - y) <= kSame * std::max(std::abs(x), std::abs(y)));
-  };
-  const auto told = [](const std::string& name, const std::string& stored, const std::string& now) {
-    return fmt::format("{}{} in the file, {} priced anew", name, stored, now);
-  };
-  const auto times = [&](const std::string& name, Seconds stored, Seconds now) {
-    return differs(stored.value(), now.value())
-               ? told(name, format_seconds(stored), format_seconds(now))
-               : std::string();
-  };
-  const auto sizes = [&](const std::string& name, Bytes stored, Bytes now) {
-    return differs(static_cast<double>(stored.value()), static_cast<double>(now.value()))
-               ? told(name, format_bytes(stored), format_bytes(now))
-               : std::string();
-  };
-  if (std::string text = times("", p.iteration, q.iteration); !text.empty()) return text;
-  if (p.stages.size() != q.stages.size())
-    return told("stages: ", std::to_string(p.stages.size()), std::to_string(q.stages.size()));
-  for (std::size_t i = 0; i < p.stages.size(); ++i) {
-    const StagePrediction &a = p.stages[i], &b = q.stages[i];
-    const std::string stage = fmt::format("stage {}'s ", i);
-    for (const StageTimeField& field : kStageTimeFields)
-      if (std::string text = times(fmt::format("{}{} ", stage, spaced(field.name)),
-                                   a.times.*field.member, b.times.*field.member);
-          !text.empty())
-        return text;
-    if (std::string text = sizes(stage + "memory ", a.peak, b.peak); !text.empty()) return text;
-    if (std::string text = sizes(stage + "budget ", a.budget, b.budget); !text.empty()) return text;
-    for (const MemoryField& field : kMemoryFields)
-      if (std::string text = sizes(fmt::format("{}{} ", stage, spaced(field.name)),
-                                   a.memory.*field.member, b.memory.*field.member);
-          !text.empty())
-        return text;
-    if (differs(a.in_flight, b.in_flight))
-      return told(stage + "micro-batches in flight ", fmt::format("{:g}", a.in_flight),
-                  fmt::format("{:g}", b.in_flight));
+namespace {
+
+constexpr const char* kNotProven = "not proven";
+
+// Collects the figures in which a file and its fresh prices differ.
+class Comparer {
+ public:
+  void numbers(const std::string& name, double stored, double now) {
+    if (differs(stored, now)) add(name, fmt::format("{:g}", stored), fmt::format("{:g}", now));
   }
-  return {};
+  void times(const std::string& name, double stored, double now) {
+    if (differs(stored, now))
+      add(name, format_seconds(Seconds(stored)), format_seconds(Seconds(now)));
+  }
+  void times(const std::string& name, Seconds stored, Seconds now) {
+    times(name, stored.value(), now.value());
+  }
+  void sizes(const std::string& name, Bytes stored, Bytes now) {
+    if (differs(static_cast<double>(stored.value()), static_cast<double>(now.value())))
+      add(name, format_bytes(stored), format_bytes(now));
+  }
+  void add(const std::string& name, std::string stored, std::string now) {
+    // Digits that tell the two apart are behind those shown.
+    if (stored == now) now = "a little else";
+    found_.push_back({name, std::move(stored), std::move(now)});
+  }
+  std::vector<StaleFigure> take() { return std::move(found_); }
+
+ private:
+  static bool differs(double x, double y) {
+    return !(std::abs(x - y) <= kSame * std::max(std::abs(x), std::abs(y)));
+  }
+
+  std::vector<StaleFigure> found_;
+};
+
+void compare_stage(const StagePrediction& a, const StagePrediction& b, const std::string& stage,
+                   Comparer& compare) {
+  for (const StageTimeField& field : kStageTimeFields)
+    compare.times(stage + spaced(field.name), a.times.*field.member, b.times.*field.member);
+  compare.sizes(stage + "memory", a.peak, b.peak);
+  compare.sizes(stage + "budget", a.budget, b.budget);
+  const auto memory = [&](const MemoryField& field) {
+    compare.sizes(stage + spaced(field.name), a.memory.*field.member, b.memory.*field.member);
+  };
+  std::ranges::for_each(kMemoryFields, memory);
+  std::ranges::for_each(kOptionalMemoryFields, memory);
+  compare.numbers(stage + "micro-batches in flight", a.in_flight, b.in_flight);
+  compare.sizes(stage + "messages", a.messages, b.messages);
+  compare.sizes(stage + "slack", a.slack, b.slack);
+  compare.sizes(stage + "overhead", a.overhead, b.overhead);
+  const auto term = [&](const TimeTermField& field) {
+    compare.times(fmt::format("{}term of {}", stage, spaced(field.name)), a.terms.*field.member,
+                  b.terms.*field.member);
+  };
+  std::ranges::for_each(kTimeTermFields, term);
+  std::ranges::for_each(kOptionalTermFields, term);
+  compare.times(stage + "redistribution", a.redistribute, b.redistribute);
 }
 
-bool same_prediction(const Plan& a, const Plan& b) { return stale_figure(a, b).empty(); }
+std::vector<StaleFigure> stale_prediction(const Prediction& p, const Prediction& q) {
+  Comparer compare;
+  compare.times("iteration", p.iteration, q.iteration);
+  if (p.stages.size() != q.stages.size()) {
+    compare.add("stages", std::to_string(p.stages.size()), std::to_string(q.stages.size()));
+    return compare.take();
+  }
+  for (std::size_t i = 0; i < p.stages.size(); ++i)
+    compare_stage(p.stages[i], q.stages[i], fmt::format("stage {}'s ", i), compare);
+  compare.numbers("samples a second", p.samples_per_second, q.samples_per_second);
+  return compare.take();
+}
+
+}  // namespace
+
+std::vector<StaleFigure> stale_figures(const Plan& file, const Plan& fresh) {
+  if (!has_prediction(file)) return {};
+  std::vector<StaleFigure> found = stale_prediction(file.prediction, fresh.prediction);
+  Comparer compare;
+  // A lower bound speaks of the prices that it was found with; proving it anew is a search.
+  if (!found.empty() && file.certificate.lower_bound > Seconds())
+    compare.add("certificate's lower bound", format_seconds(file.certificate.lower_bound),
+                kNotProven);
+  compare.times("certificate's physics bound", file.certificate.physics_bound,
+                fresh.certificate.physics_bound);
+  std::ranges::move(compare.take(), std::back_inserter(found));
+  return found;
+}
+
+std::string in_words(const StaleFigure& figure) {
+  const std::string name = figure.name == "iteration" ? "" : figure.name + " ";
+  return fmt::format("{}{} in the file, {}{}", name, figure.stored, figure.now,
+                     figure.now == kNotProven ? " for today's prices" : " priced anew");
+}
+
+std::string stale_figure(const Plan& file, const Plan& fresh) {
+  const std::vector<StaleFigure> found = stale_figures(file, fresh);
+  if (found.empty()) return {};
+  const std::string more =
+      found.size() == 1
+          ? ""
+          : fmt::format(" (and {} more figure{})", found.size() - 1, found.size() == 2 ? "" : "s");
+  return in_words(found.front()) + more;
+}
+
+bool same_prediction(const Plan& a, const Plan& b) {
+  return stale_prediction(a.prediction, b.prediction).empty();
+}
 
 }  // namespace braid::cli

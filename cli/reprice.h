@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 #include "planner/plan/plan.h"
@@ -25,9 +26,13 @@ Plan changed(const Plan& plan, const WhatIf& question, const std::string& source
 // old costs must not pass for new ones.
 std::optional<LoadedProfile> profile_of(const Plan& plan, const std::string& plan_file,
                                         const std::string& given);
+// The plan of a file. Notes what a Hugging Face config that the file names has and its model does
+// not follow, as verbs with --model do.
+Plan load_plan(const std::string& file);
 // Whether the file had a prediction: a plan written by hand has none.
 bool has_prediction(const Plan& plan);
-// The plan of a file. One without a prediction is priced, by its own profile where it needs one.
+// The plan of a file. One without a prediction, or with one that no hardware allows, is priced, by
+// its own profile where it needs one.
 Plan read_priced(const std::string& file);
 // Whether the plan's own profile cannot be read, with none given in its place.
 bool profile_missing(const Plan& plan, const std::string& plan_file, const std::string& given);
@@ -36,11 +41,19 @@ bool profile_missing(const Plan& plan, const std::string& plan_file, const std::
 // speaks of the prices it was made with, so it goes where they changed. Error where the prediction
 // is below physics.
 Plan priced(const Plan& plan, const std::optional<LoadedProfile>& profile);
-// Whether iteration, and every stage's times and memory, are the same.
+// Whether every figure of the two predictions is the same.
 bool same_prediction(const Plan& a, const Plan& b);
-// The first figure in which a plan's file and its fresh prices differ, such as "175.23 ms in the
-// file, 222.59 ms priced anew" for the iteration; others begin with their name. Empty where none
-// does.
+
+// A figure of a plan's file that today's prices do not give, both as text.
+struct StaleFigure {
+  std::string name;  // "stage 0's forward"
+  std::string stored, now;
+};
+// All of prediction and certificate; none where the file has no prediction.
+std::vector<StaleFigure> stale_figures(const Plan& file, const Plan& fresh);
+// "stage 0's forward 0 s in the file, 3.00 ms priced anew"; the iteration's name is left out.
+std::string in_words(const StaleFigure& figure);
+// The first of them in words, and how many more there are. Empty where there is none.
 std::string stale_figure(const Plan& file, const Plan& fresh);
 
 }  // namespace braid::cli

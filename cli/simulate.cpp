@@ -142,7 +142,7 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
 
 // The plan with today's prices: a file's own may be of another version, or edited.
 Plan priced_anew(const SimulateFlags& flags) {
-  const Plan plan = read_plan(flags.plan);  // reading verifies
+  const Plan plan = load_plan(flags.plan);  // reading verifies
   Plan fresh = priced(plan, profile_of(plan, flags.plan, flags.profile));
   if (const std::string stale = stale_figure(plan, fresh); has_prediction(plan) && !stale.empty())
     note(fmt::format("the plan's stored prediction is stale: {}", stale));

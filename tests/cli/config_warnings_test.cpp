@@ -45,5 +45,28 @@ TEST(ConfigWarnings, DoNotReplaceTheRefusalOfExperts) {
   EXPECT_THAT(outcome.error, HasSubstr("docs/add-a-model.md"));
 }
 
+TEST(ConfigWarnings, AreThoseOfCheckAndOfPlansThatNameTheirModel) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  Json plan = read_json(folder / "plan.json");
+  plan["model"] = "model.json";
+  write_bytes(folder / "named.json", plan.dump());
+  Json model = read_json(folder / "model.json");
+  model["layer_norm_kind"] = "other";
+  write_bytes(folder / "model.json", model.dump());
+  const std::vector<std::vector<std::string>> commands = {
+      {"check", "plan.json", "--model", "model.json"},
+      {"check", "named.json"},
+      {"explain", "named.json"},
+      {"price", "named.json"},
+      {"simulate", "named.json"}};
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome outcome = run_braid(command, folder.path());
+    EXPECT_EQ(outcome.exit, 0) << outcome.error;
+    EXPECT_EQ(times(outcome.error, "are ignored: layer_norm_kind"), 1)
+        << command.front() << outcome.error;
+  }
+}
+
 }  // namespace
 }  // namespace braid

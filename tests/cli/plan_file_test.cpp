@@ -116,6 +116,15 @@ TEST(CheckCommand, NamesWhatIsStaleWhereTheIterationIsNot) {
       {"/prediction/stages/0/in_flight", 7, "stage 0's micro-batches in flight 7 in the file"},
       {"/prediction/stages/0/memory/weights", 0, "stage 0's weights 0 B in the file"},
       {"/memory_limit", 1 << 30, "stage 0's budget 8.0 GiB in the file, 1.0 GiB priced anew"},
+      {"/prediction/samples_per_second", 7, "samples a second 7 in the file"},
+      {"/prediction/stages/0/terms/update", 7, "stage 0's term of update 7.000 s in the file"},
+      {"/prediction/stages/0/terms/hidden_tensor", 7, "term of hidden tensor 7.000 s in the file"},
+      {"/prediction/stages/0/redistribute", 7, "stage 0's redistribution 7.000 s in the file"},
+      {"/prediction/stages/0/memory/constants", 7 << 20, "stage 0's constants 7.0 MiB in the"},
+      {"/prediction/stages/0/messages", 7 << 20, "stage 0's messages 7.0 MiB in the file"},
+      {"/prediction/stages/0/slack", 7 << 20, "stage 0's slack 7.0 MiB in the file"},
+      {"/prediction/stages/0/overhead", 7 << 20, "stage 0's overhead 7.0 MiB in the file"},
+      {"/certificate/physics_bound", 1e-9, "certificate's physics bound 0.0 us in the file"},
   };
   for (const Case& c : cases) {
     Json edited = sound;
@@ -125,6 +134,27 @@ TEST(CheckCommand, NamesWhatIsStaleWhereTheIterationIsNot) {
     EXPECT_THAT(outcome.out, HasSubstr("stale")) << c.place;
     EXPECT_THAT(outcome.out, HasSubstr(c.words)) << c.place;
   }
+}
+
+TEST(CheckCommand, NamesEveryFigureThatIsStale) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  Json plan = read_json(folder / "plan.json");
+  plan["prediction"]["samples_per_second"] = 7;
+  plan["prediction"]["stages"][0]["slack"] = 7;
+  plan["prediction"]["stages"][0]["times"]["update"] = 7;
+  write_text(folder / "plan.json", plan.dump());
+  const Json answer = json_of(run_braid({"check", "plan.json", "--format", "json"}, folder.path()));
+  EXPECT_EQ(answer.at("current"), false);
+  std::vector<std::string> figures;
+  for (const Json& figure : answer.at("stale")) figures.push_back(figure.at("figure"));
+  EXPECT_EQ(figures, (std::vector<std::string>{"stage 0's update", "stage 0's slack",
+                                               "samples a second", "certificate's lower bound"}));
+  EXPECT_EQ(answer.at("stale").at(1).at("stored"), "7 B");
+  const Outcome text = run_braid({"check", "plan.json"}, folder.path());
+  for (const std::string& figure : figures) EXPECT_THAT(text.out, HasSubstr(figure));
+  EXPECT_THAT(run_braid({"explain", "plan.json"}, folder.path()).error,
+              HasSubstr("priced anew (and 3 more figures)"));
 }
 
 // Stage times of nothing once made its timeline divide by zero, and grow without end.
@@ -152,7 +182,7 @@ TEST(SimulateCommand, PlaysTodaysPricesAndNotThoseOfTheFile) {
   EXPECT_EQ(without_bound(edited), without_bound(sound));
   EXPECT_THAT(edited.error,
               HasSubstr("the plan's stored prediction is stale: 175.00 ms in the file, "));
-  EXPECT_THAT(edited.error, HasSubstr(" priced anew\n"));
+  EXPECT_THAT(edited.error, HasSubstr(" priced anew (and "));
   const Outcome profiled =
       run_braid({"simulate", "plan.json", "--profile", "profile.json"}, folder.path());
   EXPECT_EQ(profiled.exit, 0) << profiled.error;

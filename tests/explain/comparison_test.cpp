@@ -15,6 +15,7 @@ namespace {
 ComparedPlan compared(std::vector<std::string> names, double predicted, double measured) {
   ComparedPlan one{.names = std::move(names), .plan = example_plan()};
   one.plan.prediction.iteration = Seconds(predicted);
+  one.plan.certificate = {};
   if (measured > 0)
     one.measured = MeasuredPlan{.steps = {Seconds(measured)},
                                 .seconds = Seconds(measured),
