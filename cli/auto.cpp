@@ -249,6 +249,16 @@ std::optional<Plan> find_plan(const Job& job, const LoadedProfile& loaded, comm:
   return plan_from_json(parse_json(text, "plan of rank 0"), "plan of rank 0");
 }
 
+// A disk that is full ends no training.
+void keep_plan(const Plan& plan, const std::filesystem::path& file) {
+  try {
+    write_text(file, plan_text(plan));
+  } catch (const Error& error) {
+    note(fmt::format("warning: {}: {}; training goes on without it",
+                     printable(error.mistake().where), error.mistake().what));
+  }
+}
+
 int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) {
   const Job job = read_job(flags, launch);
   return run_world(job.place, [&](comm::Group& world, c10::Device device) {
@@ -261,7 +271,7 @@ int run_auto(const AutoFlags& flags, const std::optional<comm::Launch>& launch) 
     if (!plan) return kInfeasible;
     mine.device = device;
     if (!mine.metrics.empty())
-      mine.on_start = [&] { write_text(mine.metrics / "plan.json", plan_text(*plan)); };
+      mine.on_start = [&] { keep_plan(*plan, mine.metrics / "plan.json"); };
     return train_as(world, *plan, job.flags, job.place, mine);
   });
 }

@@ -107,7 +107,10 @@ train::TrainOptions read_training(const TrainFlags& flags) {
   options.metrics = flags.metrics;
   options.save = read_saving(flags);
   options.program = fmt::format("braid {}", kVersion);
-  if (!flags.metrics.empty() && !flags.resume) train::expect_new_run(flags.metrics);
+  if (!flags.metrics.empty()) {
+    if (!flags.resume) train::expect_new_run(flags.metrics);
+    train::expect_writable_folder(flags.metrics);
+  }
   options.tensorboard = flags.tensorboard;
   if (flags.tensorboard && flags.metrics.empty())
     throw Error({.what = "there is no folder for TensorBoard's file",

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "cli/common.h"
 #include "cli/interrupt.h"
@@ -82,10 +84,21 @@ int status_of(const train::TrainReport& measured) {
   return measured.unwritten.empty() ? kOk : kBadInput;
 }
 
+// Calls `write`, whose failure is one more thing that could not be written and ends nothing.
+void attempt(const std::function<void()>& write, std::vector<Mistake>& unwritten) {
+  try {
+    write();
+  } catch (const Error& error) {
+    unwritten.push_back(error.mistake());
+  }
+}
+
 }  // namespace
 
 int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, const Place& place,
              train::TrainOptions options) {
+  if (train::numerics_for(plan, options.precision, options.device).fp8)
+    expect_precision(options.device, Precision::fp8);
   const auto shortage = measure::find_shortage(
       plan, {.precision = options.precision, .dropout = options.dropout}, world, options.device);
   if (shortage) {
@@ -97,10 +110,9 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   options.stop_signal = &Interrupt::signal;
   options.on_trouble = [](const Mistake& trouble) {
     note(fmt::format("warning: {}: {}; training goes on without it", printable(trouble.where),
-  if (train::numerics_for(plan, options.precision, options.device).fp8)
-    expect_precision(options.device, Precision::fp8);
                      trouble.what));
   };
+  options.on_warning = [](const std::string& text) { note(text); };
   options.on_saved = [](const checkpoint::Saved& saved) { note(saved_text(saved)); };
   options.on_resume = [](const std::filesystem::path& from,
                          const std::vector<std::string>& changed) {
@@ -114,9 +126,8 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
     if (before) before();
     if (format == Format::text) print(headline(plan, place, options));
   };
-  const train::TrainReport measured = train::train(plan, world, options);
-  const int status = status_of(measured);
-  if (world.rank() > 0) return status;
+  train::TrainReport measured = train::train(plan, world, options);
+  if (world.rank() > 0) return status_of(measured);
   RunReport report = train::run_report(plan, measured);
   if (measured.stopped_by != 0) {
     report.stopped_by = signal_name(measured.stopped_by);
@@ -126,7 +137,7 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   if (measured.steps.empty()) {
     note(fmt::format("the run has taken its {} steps; more go on from there with a larger --steps",
                      measured.first_step));
-    return status;
+    return status_of(measured);
   }
   const Json json = to_json(report);
   if (format == Format::json) {
@@ -134,14 +145,16 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
   } else {
     print_report(report, flags, place);
   }
-  if (!options.metrics.empty()) write_text(options.metrics / kReportFile, json.dump(2) + "\n");
-  write_json(flags, json);
+  if (!options.metrics.empty())
+    attempt([&] { write_text(options.metrics / kReportFile, json.dump(2) + "\n"); },
+            measured.unwritten);
+  attempt([&] { write_json(flags, json); }, measured.unwritten);
   for (const Mistake& missing : measured.unwritten)
     note(fmt::format("error: {}\n  where: {}\n  fix:   {}", missing.what, printable(missing.where),
                      missing.fix));
   if (report.step > Seconds(0))
     expect_possible(plan, report.step, Timing::measured, "the time of a step");
-  return status;
+  return status_of(measured);
 }
 
 int run_ranks(const Plan& plan, const TrainFlags& flags, const Place& place,
@@ -161,6 +174,8 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
   // Ranks of a stage differ at most by what does not divide: few of them are all played, of many
   // the first of each stage.
   constexpr int kFew = 16;
+  if (options.precision == train::RunPrecision::fp8)
+    expect_precision(plan.cluster, Precision::fp8, "--precision");
   const int devices = plan.cluster.num_devices();
   const Mesh mesh = plan.mesh();
   std::vector<HeldMemory> ranks(static_cast<std::size_t>(devices));
@@ -174,8 +189,6 @@ int run_dry(const Plan& plan, const TrainFlags& flags, const train::TrainOptions
   }
   const std::vector<HeldMemory> stages = train::largest_of_stages(ranks, plan);
   const Json json = {
-  if (options.precision == train::RunPrecision::fp8)
-    expect_precision(plan.cluster, Precision::fp8, "--precision");
       {"format", "braid.dry_run"}, {"version", 1}, {"stages", memory_json(plan, stages)}};
   write_json(flags, json);
   if (read_format(flags.format) == Format::json) {

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <string_view>
 #include <system_error>
@@ -50,14 +52,15 @@ std::int64_t step_of(std::string_view line, const std::string& where) {
   return object.integer("step", limits::kCount.or_zero());
 }
 
-// How many bytes of metrics.jsonl a run that goes on at `first_step` keeps.
+// How many bytes of metrics.jsonl a run that goes on at `first_step` (from 0) keeps. Lines count
+// steps from 1, as people do.
 std::size_t kept_bytes(std::string_view text, std::int64_t first_step, const std::string& file) {
   std::size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string_view::npos) break;  // torn by a crash
     const std::string where = fmt::format("{}: line {}", file, number);
-    if (step_of(text.substr(begin, end - begin), where) >= first_step) break;
+    if (step_of(text.substr(begin, end - begin), where) > first_step) break;
     begin = end + 1;
   }
   return begin;
@@ -113,7 +116,7 @@ std::optional<double> model_flops_utilisation(Flops step_flops, Seconds seconds,
 }
 
 std::string json_line(const StepMetrics& m) {
-  Json line = {{"step", m.step},
+  Json line = {{"step", m.step + 1},
                {"loss", m.loss},
                {"gradient_norm", m.gradient_norm},
                {"learning_rate", m.learning_rate},
@@ -134,13 +137,33 @@ MetricsWriter::MetricsWriter(const MetricsOptions& options) : lines_(metrics_fil
   if (!options.tensorboard) return;
   const double time = now();
   events_.emplace(event_file(options.folder, time), time);
-  if (options.resumes) events_->restart(options.first_step, time);
+  if (options.resumes) events_->restart(options.first_step + 1, time);
 }
 
 void expect_new_run(const std::filesystem::path& folder) {
   std::ifstream lines(folder / kMetricsFile);
   std::string line;
   if (std::getline(lines, line) && !lines.eof()) refuse_earlier_run(folder / kMetricsFile);
+}
+
+void expect_writable_folder(const std::filesystem::path& folder) {
+  // Nothing is made: a mistake in another flag should leave nothing behind.
+  std::filesystem::path there = std::filesystem::absolute(folder).lexically_normal();
+  std::error_code code;
+  while (!std::filesystem::exists(there, code) && there.has_relative_path())
+    there = there.parent_path();
+  const auto refuse = [&](const std::string& why) {
+    throw Error({.what = fmt::format("the folder cannot be made or written to: {}", why),
+                 .where = folder.string(),
+                 .fix = "choose a folder that can be written to"});
+  };
+  if (!std::filesystem::is_directory(there, code))
+    refuse(fmt::format("{} is no folder", there.string()));
+  if (access(there.c_str(), W_OK | X_OK) != 0)
+    refuse(fmt::format("{}: {}", there.string(), std::strerror(errno)));
+  const std::filesystem::path file = folder / kMetricsFile;
+  if (std::filesystem::exists(file, code) && access(file.c_str(), W_OK) != 0)
+    refuse(fmt::format("{}: {}", file.string(), std::strerror(errno)));
 }
 
 std::vector<const RecordFile*> MetricsWriter::files() const {
@@ -153,7 +176,7 @@ std::vector<Mistake> MetricsWriter::write(const StepMetrics& metrics) {
   std::vector<std::int64_t> before;
   for (const RecordFile* file : files()) before.push_back(file->missing());
   lines_.append(json_line(metrics) + "\n");
-  if (events_) events_->write(metrics.step, now(), scalars_of(metrics));
+  if (events_) events_->write(metrics.step + 1, now(), scalars_of(metrics));
   std::vector<Mistake> troubles;
   for (std::size_t i = 0; i < before.size(); ++i)
     if (before[i] == 0 && files()[i]->missing() > 0) troubles.push_back(*files()[i]->trouble());

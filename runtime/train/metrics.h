@@ -59,6 +59,8 @@ struct MetricsOptions {
 // Throws an Error where the folder holds the metrics of an earlier run: what a MetricsWriter of a
 // new run would throw, before there is one.
 void expect_new_run(const std::filesystem::path& folder);
+// Throws Error unless the folder, or what of it is there already, can be written to.
+void expect_writable_folder(const std::filesystem::path& folder);
 
 class MetricsWriter {
  public:

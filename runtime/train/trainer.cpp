@@ -116,6 +116,7 @@ class Log {
   Log(const Plan& plan, const TrainOptions& options, std::int64_t first_step, bool speaks) {
     if (!speaks) return;
     on_trouble_ = options.on_trouble;
+    on_warning_ = options.on_warning;
     if (!options.metrics.empty())
       metrics_.emplace(MetricsOptions{.folder = options.metrics,
                                       .resumes = options.save.resume,
@@ -136,6 +137,7 @@ class Log {
       for (const Mistake& trouble : metrics_->write(metrics))
         if (on_trouble_) on_trouble_(trouble);
     if (progress_) progress_->step(metrics);
+    warn_of_no_gradients(metrics);
   }
 
   std::vector<Mistake> incomplete() const {
@@ -143,7 +145,21 @@ class Log {
   }
 
  private:
+  // Once, after the first steps: a model that gets no gradients trains nothing.
+  void warn_of_no_gradients(const StepMetrics& metrics) {
+    constexpr std::int64_t kSteps = 3;
+    constexpr double kShownAsNothing = 0.005;  // 0.00 in a line of progress
+    if (metrics.gradient_norm < kShownAsNothing) ++without_gradients_;
+    if (metrics.step + 1 != kSteps || without_gradients_ < kSteps || !on_warning_) return;
+    on_warning_(fmt::format(
+        "warning: the gradient norm was below {} in each of the first {} steps: nothing is "
+        "learned. Look at the model's init_std (initializer_range), its scales and the data",
+        kShownAsNothing, kSteps));
+  }
+
   std::function<void(const Mistake&)> on_trouble_;
+  std::function<void(const std::string&)> on_warning_;
+  std::int64_t without_gradients_ = 0;
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   std::optional<Seconds> predicted_seconds_;

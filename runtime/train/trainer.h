@@ -61,6 +61,8 @@ struct TrainOptions {
 
   // On rank 0: an output that cannot be written any more; training goes on without it.
   std::function<void(const Mistake&)> on_trouble;
+  // Something that a person should look at; called on rank 0.
+  std::function<void(const std::string&)> on_warning;
 
   // Every so many steps, ranks that hold the same weights compare them; 0: never.
   std::int64_t check_replicas = 0;

@@ -237,7 +237,7 @@ void Worker::look_at_result() {
              .saving = sum[2] > 0};
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm))
     throw Error({.what = fmt::format("loss {} and gradient norm {} at step {}", result_.loss,
-                                     result_.gradient_norm, step_),
+                                     result_.gradient_norm, step_ + 1),
                  .where = fmt::format("rank {}", world_.rank()),
                  .fix = "lower the learning rate or look at the data of this step; parameters are "
                         "those of the step before"});

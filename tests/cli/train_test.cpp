@@ -10,6 +10,7 @@
 #include "planner/core/json.h"
 #include "planner/explain/run_report.h"
 #include "tests/cli/program.h"
+#include "tests/support/full_disk.h"
 
 namespace braid {
 namespace {
@@ -244,9 +245,64 @@ TEST_F(TrainCommand, RefusesTokensBeyondTheVocabularyAndASecondRunInOneFolder) {
 }
 
 TEST_F(TrainCommand, EndsWhenTheLossIsNoNumber) {
-  const Outcome outcome = train({"--steps", "5", "--lr", "1e30"});
+  const Outcome outcome = train({"--steps", "5", "--lr", "1e30", "--metrics", "run"});
   EXPECT_EQ(outcome.exit, 2);
-  EXPECT_THAT(outcome.error, HasSubstr("at step 1"));
+  EXPECT_THAT(outcome.error, HasSubstr("at step 2"));
+  // Lines count steps as the screen does.
+  const std::string lines = read_text(folder_ / "run/metrics.jsonl");
+  EXPECT_EQ(lines.rfind("{\"step\":1,", 0), 0U) << lines;
+}
+
+TEST_F(TrainCommand, AFullDiskUnderMetricsEndsNothing) {
+  Outcome outcome;
+  {
+    const FullDisk disk(4096);
+    outcome = train({"--steps", "60", "--log-every", "60", "--metrics", "run"});
+  }
+  EXPECT_EQ(outcome.exit, 2);  // it trained, and could not write all it was asked for
+  EXPECT_THAT(outcome.error, HasSubstr("training goes on without it"));
+  EXPECT_THAT(outcome.error, HasSubstr("steps are missing in it"));
+  EXPECT_THAT(outcome.error, HasSubstr("report.json"));
+  EXPECT_THAT(outcome.out, HasSubstr("step 60/60"));
+  EXPECT_THAT(read_text(folder_ / "run/metrics.jsonl"), testing::EndsWith("}\n"));
+}
+
+TEST_F(TrainCommand, TriesTheFolderOfMetricsFirst) {
+  const Outcome outcome = train({"--metrics", "plan.json/run"});
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_THAT(outcome.error, HasSubstr("the folder cannot be made or written to"));
+  EXPECT_EQ(outcome.out, "");
+}
+
+TEST_F(TrainCommand, WarnsOnceOfGradientsThatAreNone) {
+  Json plan = read_json(folder_ / "plan.json");
+  for (Json& type : plan["model"]["types"]) type["init_std"] = 1e-20;
+  write_text(folder_ / "plan.json", plan.dump());
+  const Outcome outcome = train({"--steps", "5"});
+  EXPECT_EQ(outcome.exit, 0) << outcome.error;
+  const std::size_t at = outcome.error.find("the gradient norm was below");
+  ASSERT_NE(at, std::string::npos) << outcome.out << outcome.error;
+  EXPECT_EQ(outcome.error.find("the gradient norm was below", at + 1), std::string::npos);
+}
+
+TEST_F(TrainCommand, TellsWhatAFlagMayBe) {
+  struct Case {
+    std::vector<std::string> flags;
+    const char* words;
+  };
+  const Case cases[] = {
+      {{"--lr", "1e308"}, "1e308 is out of range"},
+      {{"--lr", "1e308"}, "write a number from 0 to 1e+300"},
+      {{"--lr", "fast"}, "'fast' is not a number"},
+      {{"--mask-token", "3"}, "is not trained on hidden tokens"},
+      {{"--steps", "5", "--lr-warmup", "6"}, "6 steps of warm-up and 0 of decay do not fit"},
+      {{"--precision", "fp16"}, "'fp16' is not known here\n"},
+  };
+  for (const Case& c : cases) {
+    const Outcome outcome = train(c.flags);
+    EXPECT_EQ(outcome.exit, 2) << c.words;
+    EXPECT_THAT(outcome.error, HasSubstr(c.words));
+  }
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "runtime/train/metrics.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "planner/core/json.h"
 #include "tests/support/files.h"
+#include "tests/support/full_disk.h"
 
 namespace braid::train {
 namespace {
@@ -26,12 +25,13 @@ StepMetrics metrics_at(std::int64_t step) {
           .seconds = Seconds(0.5)};
 }
 
-// The steps of a metrics.jsonl, in its order.
+// The steps of a metrics.jsonl in its order, counted from 0 as programs do; the file has them from
+// 1 on, as people see them.
 std::vector<std::int64_t> steps_in(const std::filesystem::path& file) {
   std::vector<std::int64_t> steps;
   std::istringstream lines(read_bytes(file));
   for (std::string line; std::getline(lines, line);)
-    steps.push_back(parse_json(line, "line")["step"].get<std::int64_t>());
+    steps.push_back(parse_json(line, "line")["step"].get<std::int64_t>() - 1);
   return steps;
 }
 
@@ -43,7 +43,7 @@ void write_steps(const std::filesystem::path& folder, std::int64_t first, std::i
 TEST(Metrics, ALineByHand) {
   StepMetrics metrics = metrics_at(7);
   EXPECT_EQ(json_line(metrics),
-            R"({"step":7,"loss":2.5,"gradient_norm":0.5,"learning_rate":0.25,"tokens":4096,)"
+            R"({"step":8,"loss":2.5,"gradient_norm":0.5,"learning_rate":0.25,"tokens":4096,)"
             R"("seconds":0.5,"tokens_per_second":8192.0})");
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.gradient_norm = std::numeric_limits<double>::infinity();
@@ -53,7 +53,7 @@ TEST(Metrics, ALineByHand) {
   metrics.predicted = 2_KiB;
   metrics.predicted_seconds = Seconds(0.75);
   EXPECT_EQ(json_line(metrics),
-            R"({"step":7,"loss":null,"gradient_norm":null,"learning_rate":0.25,"tokens":4096,)"
+            R"({"step":8,"loss":null,"gradient_norm":null,"learning_rate":0.25,"tokens":4096,)"
             R"("seconds":0.5,"tokens_per_second":8192.0,"launch_seconds":0.25,"mfu":0.5,)"
             R"("allocated_bytes":1024,"predicted_bytes":2048,"predicted_seconds":0.75})");
 }
@@ -79,14 +79,14 @@ TEST(Metrics, EachLineIsInTheFileAtOnce) {
 TEST(Metrics, ResumingKeepsWhatWasDoneAndCutsWhatWasUndone) {
   struct Case {
     const char* fact;
-    const char* tail;  // what a crash left behind the lines 0, 1, 2, 3
+    const char* tail;  // what a crash left behind four lines
     std::int64_t first_step;
     std::vector<std::int64_t> steps;  // after two more
   };
   const Case cases[] = {
       {"a clean end", "", 4, {0, 1, 2, 3, 4, 5}},
-      {"a torn line", "{\"step\":4,\"lo", 4, {0, 1, 2, 3, 4, 5}},
-      {"a whole line without its end", "{\"step\":4}", 4, {0, 1, 2, 3, 4, 5}},
+      {"a torn line", "{\"step\":5,\"lo", 4, {0, 1, 2, 3, 4, 5}},
+      {"a whole line without its end", "{\"step\":5}", 4, {0, 1, 2, 3, 4, 5}},
       {"steps behind the checkpoint", "", 2, {0, 1, 2, 3}},
       {"steps behind the checkpoint and a torn line", "{\"st", 1, {0, 1, 2}},
       {"a gap", "", 9, {0, 1, 2, 3, 9, 10}},
@@ -125,27 +125,6 @@ TEST(Metrics, AForeignFileIsRefusedAndKept) {
   EXPECT_TRUE(holds(found.where, (folder / kMetricsFile).string() + ": line 2"));
   EXPECT_EQ(read_bytes(folder / kMetricsFile), text);
 }
-
-// While one exists, files cannot grow beyond this size: a disk that is full at a byte of our
-// choice.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FullDisk() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
 
 TEST(Metrics, AFullDiskLeavesWholeLinesAndIsToldOnce) {
   const ScratchFolder folder;

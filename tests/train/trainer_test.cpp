@@ -437,7 +437,7 @@ TEST(Trainer, EndsAllRanksWhenTheLossIsNoNumber) {
     options.learning_rate.peak = 1e30;
     train(plan, world, options);
   });
-  EXPECT_THAT(errors, AllOf(SizeIs(2), Each(HasSubstr("at step 1"))));
+  EXPECT_THAT(errors, AllOf(SizeIs(2), Each(HasSubstr("at step 2"))));
 }
 
 // Throws where a run gets to the sample, like a disk that fails.
