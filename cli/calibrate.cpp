@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "planner/core/error.h"
 #include "planner/core/file.h"
+#include "planner/core/json.h"
 #include "planner/core/text.h"
 #include "planner/explain/calibration.h"
 #include "planner/explain/comparison.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct CalibrateFlags {
   std::string profile, out;
+  std::string format = "text";
   std::vector<std::string> reports, comparisons;
 };
 
@@ -91,7 +93,32 @@ std::string factors_text(const std::vector<CalibrationCase>& cases, const Correc
   return table.text(terminal_options());
 }
 
+Json correction_json(const Correction& correction) {
+  Json json;
+  for (const NamedFactor& named : kNamed) json[named.name] = correction.*named.factor;
+  json["step_overhead_seconds"] = correction.step_overhead.value();
+  return json;
+}
+
+Json calibration_json(const std::vector<CalibrationRow>& rows,
+                      const std::vector<CalibrationCase>& cases, const Correction& before,
+                      const Correction& after) {
+  Json runs = Json::array();
+  for (const CalibrationRow& row : rows)
+    runs.push_back({{"run", row.name},
+                    {"measured_seconds", row.measured.value()},
+                    {"before_seconds", row.before.value()},
+                    {"after_seconds", row.after.value()}});
+  return {{"status", "ok"},
+          {"runs", std::move(runs)},
+          {"before", correction_json(before)},
+          {"after", correction_json(after)},
+          {"mean_error_before", mean_error(cases, before)},
+          {"mean_error_after", mean_error(cases, after)}};
+}
+
 int run_calibrate(const CalibrateFlags& flags) {
+  const Format format = read_format(flags.format);
   expect_writable(flags.out, "--out");
   const LoadedProfile loaded = load_profile(flags.profile);
   Profile profile = loaded.profile;
@@ -103,13 +130,18 @@ int run_calibrate(const CalibrateFlags& flags) {
   }
   const Correction before = profile.correction.value_or(Correction{});
   const Correction after = calibrate(cases);
+  profile.correction = after;
+  if (format == Format::json) {
+    print(calibration_json(calibration_rows(sources, cases, before, after), cases, before, after));
+    write_text(flags.out, to_json(profile).dump(1) + "\n");
+    return kOk;
+  }
   print(runs_text(calibration_rows(sources, cases, before, after)) + "\n" +
         factors_text(cases, before, after) + "\n" +
         fmt::format("Mean error of a step: {} before, {} after, over {} run{}.\n",
                     format_percent(mean_error(cases, before)),
                     format_percent(mean_error(cases, after)), cases.size(),
                     cases.size() == 1 ? "" : "s"));
-  profile.correction = after;
   write_text(flags.out, to_json(profile).dump(1) + "\n");
   print(fmt::format("The corrected profile is {}.\n", place_of(flags.out)));
   return kOk;
@@ -125,6 +157,7 @@ void add_calibrate(const Verb& app, Run& run) {
       .required();
   option("--report", flags->reports, "FILE", "what 'braid train --out' wrote; several");
   option("--comparison", flags->comparisons, "FILE", "what 'braid compare --out' wrote; several");
+  option("--format", flags->format, "NAME", "text (default) or json");
   option("--out", flags->out, "FILE", "the corrected profile to write").required();
   verb.examples(
       {"braid calibrate --profile profile.json --report run1/report.json "

@@ -20,6 +20,7 @@ constexpr const char* kExample =
 
 struct GalvatronFlags {
   std::string hardware, model, layers, nodes, devices_per_node, out;
+  std::string format = "text";
 };
 
 int run_galvatron(const GalvatronFlags& flags) {
@@ -34,6 +35,14 @@ int run_galvatron(const GalvatronFlags& flags) {
   expect_writable(flags.out, "--out");
   const Profile profile = import_galvatron(source);
   write_text(flags.out, to_json(profile).dump(1) + "\n");
+  if (format == Format::json) {
+    print(Json{{"status", "ok"},
+               {"file", flags.out},
+               {"layer_types", profile.layers.size()},
+               {"bandwidths", profile.bandwidths.size()},
+               {"collectives", profile.collectives.size()}});
+    return kOk;
+  }
   print(fmt::format("The profile is {}: {} layer types, {} bandwidths, {} collectives.\n",
                     place_of(flags.out), profile.layers.size(), profile.bandwidths.size(),
                     profile.collectives.size()));
@@ -58,6 +67,7 @@ void add_import(const Verb& app, Run& run) {
       .required();
   option("--nodes", flags->nodes, "N", "nodes that were profiled (default 1)");
   option("--gpus-per-node", flags->devices_per_node, "N", "devices of a node (default 8)");
+  option("--format", flags->format, "NAME", "text (default) or json");
   option("--out", flags->out, "FILE", "the profile to write").required();
   galvatron.examples(
       {kExample, "braid plan --profile profile.json --cost galvatron --global-batch 64"});

@@ -48,13 +48,20 @@ void measure_as(comm::Group& world, c10::Device device, const HardwareFlags& fla
   measure::Bench bench = open_bench(world, device, flags.common, place,
                                     measure::facts_of(world, device, place.backend), what);
   const Profile profile = measure::measure_hardware(bench, options);
-  finish_bench(bench, flags.common, profile);
   if (world.rank() > 0) return;
   const Seconds took(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   const RenderOptions look = look_of(place);
   if (!place.launch && is_terminal(stderr)) std::fputs("\r\x1b[K", stderr);  // the bar
-  print(hardware_text(profile, look) + "\n" + closing_text(bench, flags.common, profile, took));
+  // The answer comes before a file that a full disk may refuse.
+  const bool as_json = read_format(flags.common.format) == Format::json;
+  if (as_json) {
+    print(closing_json(bench, flags.common, profile, took));
+  } else {
+    print(hardware_text(profile, look) + "\n");
+  }
+  finish_bench(bench, flags.common, profile);
+  if (!as_json) print(closing_text(bench, flags.common, profile, took));
 }
 
 int run_hardware(const HardwareFlags& flags, const std::optional<comm::Launch>& launch) {
@@ -62,6 +69,7 @@ int run_hardware(const HardwareFlags& flags, const std::optional<comm::Launch>& 
   const Place place =
       choose_place(flags.common.world, launch, asked_ranks(flags.common.world, launch));
   const measure::HardwareOptions options = read_options(flags, place);
+  read_format(flags.common.format);
   read_count(flags.common.limit, "--limit");  // a mistake in it is told before the ranks start
   return run_world(place, [&](comm::Group& world, c10::Device device) {
     measure_as(world, device, flags, place, options);

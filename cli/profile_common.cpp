@@ -48,6 +48,7 @@ void add_profile_flags(const Options& option, ProfileFlags& flags) {
   option("--gradients", flags.gradients, "NAME", kGradientsHelp);
   option("--limit", flags.limit, "SECONDS",
          "measure no longer than this; running again goes on from there");
+  option("--format", flags.format, "NAME", "text (default) or json");
   add_world_flags(option, flags.world, "how many to measure with (default 1, or as launched)");
 }
 
@@ -118,6 +119,15 @@ std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
   table.add({"took", train::format_duration(took)});
   table.add({"written", place_of(flags.out)});
   return table.text(terminal_options());
+}
+
+Json closing_json(const measure::Bench& bench, const ProfileFlags& flags, const Profile& profile,
+                  Seconds took) {
+  return {{"status", "ok"},
+          {"file", flags.out},
+          {"seconds", took.value()},
+          {"left_out", bench.skipped()},
+          {"profile", to_json(profile)}};
 }
 
 }  // namespace braid::cli

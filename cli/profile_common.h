@@ -16,7 +16,7 @@ namespace braid::cli {
 // Flags as they were typed.
 struct ProfileFlags {
   WorldFlags world;
-  std::string out, precision, limit, gradients = "fp32";
+  std::string out, precision, limit, gradients = "fp32", format = "text";
 };
 void add_profile_flags(const Options& option, ProfileFlags& flags);
 // What was typed, else bf16 on GPUs and fp32 on CPUs.
@@ -32,6 +32,10 @@ void finish_bench(measure::Bench& bench, const ProfileFlags& flags, const Profil
 // How noisy it was, what was left out, and how long it took.
 std::string closing_text(const measure::Bench& bench, const ProfileFlags& flags,
                          const Profile& profile, Seconds took);
+
+// What --format json prints: the file, how long it took, what was left out, and the profile.
+Json closing_json(const measure::Bench& bench, const ProfileFlags& flags, const Profile& profile,
+                  Seconds took);
 
 // "[#####.....]  61/128  all_gather 4x1 32768  eta 12s", over and over on a terminal, a line every
 // few seconds elsewhere. `now` is a clock, in seconds.

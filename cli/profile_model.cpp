@@ -82,14 +82,15 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
   options.gradient_precision = machine.gradient_precision;
   options.global_batch = *read_count(flags.global_batch, "--global-batch", limits::kGlobalBatch);
   options.memory = read_memory(flags.memory).value_or(Bytes(0));
+  read_format(flags.common.format);
   read_count(flags.common.limit, "--limit");  // a mistake in it is told before the ranks start
   const Model model = load_model(
       flags.model, read_count(flags.sequence, "--seq", limits::kTokens).value_or(0), place.first());
   std::optional<Profile> hardware;
   if (!flags.hardware.empty()) hardware = read_profile(flags.hardware);
   return run_world(place, [&](comm::Group& world, c10::Device device) {
-    const auto begin = std::chrono::steady_clock::now();
     expect_precision(device, options.precision);
+    const auto begin = std::chrono::steady_clock::now();
     const std::vector<Fact> facts = measure::facts_of(world, device, place.backend);
     if (hardware) measure::expect_taken_here(*hardware, facts, flags.hardware);
     const std::string what = fmt::format("model {}, batch {}, memory {}, {} and {}, hardware {}",
@@ -100,15 +101,21 @@ int run_model(const ModelFlags& flags, const std::optional<comm::Launch>& launch
     measure::Bench bench = open_bench(world, device, flags.common, place, facts, what);
     measure::ModelCost cost;
     const Profile profile = profile_model(bench, hardware, model, machine, options, cost);
-    finish_bench(bench, flags.common, profile);
     if (world.rank() > 0) return kOk;
     const Seconds took(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     const RenderOptions look = look_of(place);
     if (is_terminal(stderr)) std::fputs("\r\x1b[K", stderr);
-    const std::string found = hardware ? "" : hardware_text(profile, look) + "\n";
-    print(found + layers_text(profile, cost) + "\n" +
-          closing_text(bench, flags.common, profile, took));
+    // The answer comes before a file that a full disk may refuse.
+    const bool as_json = read_format(flags.common.format) == Format::json;
+    if (as_json) {
+      print(closing_json(bench, flags.common, profile, took));
+    } else {
+      const std::string found = hardware ? "" : hardware_text(profile, look) + "\n";
+      print(found + layers_text(profile, cost) + "\n");
+    }
+    finish_bench(bench, flags.common, profile);
+    if (!as_json) print(closing_text(bench, flags.common, profile, took));
     return kOk;
   });
 }

@@ -111,8 +111,11 @@ void print_json(Json json, const SimulateFlags& flags, const Plan& plan) {
   print(json);
 }
 
-void print_end(const SimulateFlags& flags, const Plan& plan, const RenderOptions& look) {
+void print_allocator(const SimulateFlags& flags, const Plan& plan, const RenderOptions& look) {
   if (flags.allocator) print('\n' + render_reserved(reserved_by_stage(plan), plan, look));
+}
+
+void print_trace(const SimulateFlags& flags) {
   if (!flags.trace.empty())
     print(fmt::format("\nThe trace is {}; open it in ui.perfetto.dev or chrome://tracing.\n",
                       place_of(flags.trace)));
@@ -121,9 +124,13 @@ void print_end(const SimulateFlags& flags, const Plan& plan, const RenderOptions
 int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
   const EventInput input = event_input(plan, read_options(flags, plan));
   const EventSimulation simulation = simulate_events(input, {.events = true});
-  if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, input, plan));
+  // The answer comes before a file that a full disk may refuse.
+  const auto write_trace = [&] {
+    if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, input, plan));
+  };
   if (format == Format::json) {
     print_json(event_simulation_json(simulation, input), flags, plan);
+    write_trace();
     return kOk;
   }
   const RenderOptions look = terminal_options();
@@ -136,7 +143,9 @@ int run_events(const SimulateFlags& flags, Format format, const Plan& plan) {
         '\n');
   print(render_timeline(slowest, plan.shape, look) + '\n' + render_use(slowest, look) + '\n' +
         render_streams(simulation, input, look));
-  print_end(flags, plan, look);
+  print_allocator(flags, plan, look);
+  write_trace();
+  print_trace(flags);
   return kOk;
 }
 
@@ -157,9 +166,12 @@ int run_simulate(const SimulateFlags& flags) {
     return run_events(flags, format, plan);
   const Simulation simulation =
       simulate(plan.shape, stage_times(plan.prediction), {.events = true});
-  if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, plan));
+  const auto write_trace = [&] {
+    if (!flags.trace.empty()) write_text(flags.trace, trace_json(simulation, plan));
+  };
   if (format == Format::json) {
     print_json(simulation_json(simulation), flags, plan);
+    write_trace();
     return kOk;
   }
   const RenderOptions look = terminal_options();
@@ -169,7 +181,9 @@ int run_simulate(const SimulateFlags& flags) {
                   look, 2) +
         '\n');
   print(render_timeline(simulation, plan.shape, look) + '\n' + render_use(simulation, look));
-  print_end(flags, plan, look);
+  print_allocator(flags, plan, look);
+  write_trace();
+  print_trace(flags);
   return kOk;
 }
 

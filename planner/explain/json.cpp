@@ -99,6 +99,16 @@ Json rule_json(const Mistake& mistake) {
   return {{"what", mistake.what}, {"where", mistake.where}, {"fix", mistake.fix}};
 }
 
+Json closest_json(const Plan& closest) {
+  if (closest.stages.empty()) return nullptr;
+  Plan plan = closest;
+  plan.certificate = {};  // nothing was proven of what does not fit
+  return {{"shape", shape_line(closest)},
+          {"iteration_seconds", closest.prediction.iteration.value()},
+          {"peak_memory_bytes", peaks(closest.prediction)},
+          {"plan", to_json(plan)}};
+}
+
 Json infeasible_json(const Infeasible& infeasible) {
   const auto number = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   return {{"constraint", infeasible.constraint},
@@ -111,6 +121,7 @@ Json infeasible_json(const Infeasible& infeasible) {
            infeasible.enough_memory ? Json(infeasible.enough_memory->value()) : Json(nullptr)},
           {"enough_batch", number(infeasible.enough_batch)},
           {"enough_devices", number(infeasible.enough_devices)},
+          {"closest", closest_json(infeasible.closest)},
           {"rule", infeasible.rule ? rule_json(*infeasible.rule) : Json(nullptr)}};
 }
 

@@ -13,6 +13,7 @@ namespace braid {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class AutoCommand : public testing::Test {
  protected:
@@ -60,6 +61,22 @@ TEST_F(AutoCommand, MeasuresOnceThenPlansTrainsAndReports) {
   ASSERT_EQ(calibrated.exit, 0) << calibrated.error;
   EXPECT_THAT(calibrated.out, HasSubstr("Mean error of a step"));
   EXPECT_TRUE(read_profile(folder_ / "calibrated.json").correction.has_value());
+  const Json answer =
+      json_of(run_braid({"calibrate", "--profile", profile, "--report", "run1/report.json", "--out",
+                         "calibrated.json", "--format", "json"},
+                        folder_.path()));
+  EXPECT_EQ(answer.at("runs").size(), 1U);
+  EXPECT_GT(answer.at("after").at("compute"), 0);
+
+  Profile over_another = read_profile(profile);
+  over_another.cluster->groups[0].inside.latency = Seconds(0.5);
+  write_text(folder_ / "other.json", to_json(over_another).dump());
+  const Outcome other = run_braid({"calibrate", "--profile", "other.json", "--report",
+                                   "run1/report.json", "--out", "calibrated.json"},
+                                  folder_.path());
+  EXPECT_EQ(other.exit, 2);
+  EXPECT_THAT(other.error, HasSubstr("cluster/nodes/0/link/latency: 0.5 in the profile, "));
+  EXPECT_THAT(other.error, HasSubstr("the same machine over another backend than in_process"));
 
   // Damaged, it is measured anew.
   write_text(profile, "{");
@@ -84,6 +101,13 @@ TEST_F(AutoCommand, NoPlanThatFitsIsAnAnswer) {
   EXPECT_THAT(outcome.out, HasSubstr("No plan fits")) << outcome.error;
 }
 
+TEST_F(AutoCommand, ALimitAboveTheMachineIsRefusedBeforeItIsMeasured) {
+  const Outcome outcome = run({"--memory", "4096TiB"});
+  EXPECT_EQ(outcome.exit, 2) << outcome.out;
+  EXPECT_THAT(outcome.error, HasSubstr("a limit of 4096.0 TiB is above the"));
+  EXPECT_THAT(outcome.error, Not(HasSubstr("measuring")));
+}
+
 TEST(CalibrateCommand, RefusesRunsOfOthersAndNone) {
   const InputFolder folder;
   const Outcome none =
@@ -95,10 +119,3 @@ TEST(CalibrateCommand, RefusesRunsOfOthersAndNone) {
 
 }  // namespace
 }  // namespace braid
-TEST_F(AutoCommand, ALimitAboveTheMachineIsRefusedBeforeItIsMeasured) {
-  const Outcome outcome = run({"--memory", "4096TiB"});
-  EXPECT_EQ(outcome.exit, 2) << outcome.out;
-  EXPECT_THAT(outcome.error, HasSubstr("a limit of 4096.0 TiB is above the"));
-  EXPECT_THAT(outcome.error, Not(HasSubstr("measuring")));
-}
-

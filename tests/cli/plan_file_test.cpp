@@ -235,11 +235,17 @@ TEST(ImportCommand, MakesAProfileThatPlansByItself) {
       folder.path());
   EXPECT_EQ(imported.exit, 0) << imported.error;
   EXPECT_THAT(imported.out, HasSubstr("imported.json"));
+  const Json answer = json_of(run_braid(
+      {"import", "galvatron", "--hardware", "hardware", "--model-profile", "profiled", "--layers",
+       "64:32:4", "--gpus-per-node", "2", "--out", "imported.json", "--format", "json"},
+      folder.path()));
+  EXPECT_EQ(answer.at("file"), "imported.json");
+  EXPECT_EQ(answer.at("layer_types"), read_json(folder / "imported.json").at("layers").size());
   for (const char* cost : {"galvatron", "measured"}) {
-    const Json answer = json_of(run_braid({"plan", "--profile", "imported.json", "--cost", cost,
-                                           "--global-batch", "8", "--format", "json"},
-                                          folder.path()));
-    EXPECT_EQ(answer.at("plan").at("cost"), cost);
+    const Json plan = json_of(run_braid({"plan", "--profile", "imported.json", "--cost", cost,
+                                         "--global-batch", "8", "--format", "json"},
+                                        folder.path()));
+    EXPECT_EQ(plan.at("plan").at("cost"), cost);
   }
 }
 

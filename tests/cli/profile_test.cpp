@@ -45,6 +45,20 @@ TEST_F(ProfileCommand, WritesWhatItMeasuredAndShowsIt) {
             outcome.out.find("left out") != std::string::npos);
 }
 
+TEST_F(ProfileCommand, AnswersPrograms) {
+  const Json answer = json_of(
+      hardware({"--max-message", "64KiB", "--limit", "2", "--out", "p.json", "--format", "json"}));
+  EXPECT_EQ(answer.at("file"), "p.json");
+  EXPECT_EQ(answer.at("profile"), read_json(folder_ / "p.json"));
+  EXPECT_GT(answer.at("seconds"), 0);
+}
+
+TEST_F(ProfileCommand, RefusesALimitAboveTheDevice) {
+  const Outcome outcome = hardware({"--memory", "4096TiB", "--out", "p.json"});
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_THAT(outcome.error, HasSubstr("is above the"));
+}
+
 TEST_F(ProfileCommand, TellsMistakes) {
   write_text(folder_ / "notes.json.journal", "my own notes");
   struct Case {
