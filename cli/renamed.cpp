@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <string_view>
 
@@ -31,6 +32,16 @@ constexpr RenamedFlag kRenamed[] = {
     {"train", "--warmup", "--lr-warmup"},
 };
 
+// Whether a launcher started this process as another one than its first: of several, one tells.
+bool is_later_process() {
+  constexpr const char* kRanks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
+                                    "RANK"};
+  return std::ranges::any_of(kRanks, [](const char* name) {
+    const char* rank = std::getenv(name);
+    return rank != nullptr && std::string_view(rank) != "0";
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> with_present_names(std::vector<std::string> words) {
@@ -42,8 +53,9 @@ std::vector<std::string> with_present_names(std::vector<std::string> words) {
       return candidate.verb == verb && candidate.before == flag;
     });
     if (renamed == std::end(kRenamed)) continue;
-    note(fmt::format("warning: {} of 'braid {}' is called {} now; the old name works until 0.2.0",
-                     flag, verb, renamed->now));
+    if (!is_later_process())
+      note(fmt::format("warning: {} of 'braid {}' is called {} now; the old name works until 0.2.0",
+                       flag, verb, renamed->now));
     word = std::string(renamed->now) + word.substr(flag.size());
   }
   return words;

@@ -60,6 +60,20 @@ TEST(FlagNames, AFormerNameDoesWhatThePresentOneDoes) {
   EXPECT_EQ(before.out, now.out);
 }
 
+TEST(FlagNames, OfSeveralProcessesTheFirstTellsOfAFormerName) {
+  const InputFolder folder;
+  make_plan(folder.path());
+  for (const char* rank : {"0", "1"}) {
+    setenv("OMPI_COMM_WORLD_RANK", rank, 1);
+    const Outcome outcome = run_braid({"simulate", "plan.json", "--memory"}, folder.path());
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    EXPECT_EQ(outcome.exit, 0) << outcome.error;
+    EXPECT_EQ(outcome.error.find("is called --allocator now") != std::string::npos,
+              std::string(rank) == "0")
+        << outcome.error;
+  }
+}
+
 TEST(FlagNames, APlanIsAWordOrAFlag) {
   const InputFolder folder;
   make_plan(folder.path());

@@ -55,7 +55,7 @@ TEST(ExplainCommand, DoesNotShowFiguresThatWereEdited) {
   make_plan(folder.path());
   Json plan = read_json(folder / "plan.json");
   const double right = plan["prediction"]["iteration"];
-  plan["prediction"]["iteration"] = right / 2;
+  plan["prediction"]["iteration"] = 2 * right;
   write_text(folder / "plan.json", plan.dump());
   const Outcome outcome = run_braid({"explain", "plan.json", "--format", "json"}, folder.path());
   EXPECT_DOUBLE_EQ(seconds_of(json_of(outcome)), right);
