@@ -33,6 +33,7 @@ constexpr std::size_t kAllWork = 4'000'000;
 constexpr std::size_t kFarWork = 2'000'000;  // where heuristics advise against
 // Of the best plan over its bound, as a fraction, at which other algorithms are asked first.
 constexpr double kWideGap = 0.01;
+constexpr double kVeryWideGap = 0.1;  // likewise, when the most promising are bounded
 constexpr double kProven = 1 - 1e-6;  // of the best: bounds above it leave nothing open
 
 struct Candidate {
@@ -83,7 +84,7 @@ class Explorer {
     collect();
     enter_phase("bound configurations");
     bound_all();
-    ask_others();
+    ask_others(kWideGap);
     enter_phase("search configurations");
     solve_promising();
     Exploration result;
@@ -200,6 +201,7 @@ class Explorer {
       statistics_.interrupted |=
           !unless_stopped([&] { enter_quick_plans(std::span(candidates_).subspan(begin, count)); });
       report();
+      if (begin == 0) ask_others(kVeryWideGap);
     }
     for (const Candidate& candidate : candidates_) statistics_.strategies += candidate.priced;
     std::ranges::stable_sort(candidates_, {}, &Candidate::bound);
@@ -233,8 +235,10 @@ class Explorer {
     }
   }
 
-  void ask_others() {
-    if (!start_.others || stopped() || good_enough() || best() <= bound() * (1 + kWideGap)) return;
+  void ask_others(double gap) {
+    if (!start_.others || asked_others_ || stopped() || good_enough() ||
+        best() <= bound() * (1 + gap))
+      return;
     for (Finalist& finalist : start_.others(open_configurations(), best()))
       finalists_.add(std::move(finalist));
     asked_others_ = true;
