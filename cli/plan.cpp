@@ -135,6 +135,57 @@ SearchResult run_search(const Task& task, SearchOptions options) {
   return result;
 }
 
+// A part of the cluster on which a plan is no slower, or faster.
+struct FewerDevices {
+  int devices;
+  Seconds iteration;
+};
+
+// The smallest part, by halves, that is as fast as all of the cluster. Looked for only where the
+// plan is far from what the devices could do, so that most of them may wait.
+std::optional<FewerDevices> as_fast_on_fewer(const Task& task, SearchOptions options,
+                                             const SearchResult& result) {
+  constexpr double kFar = 4;        // times the bound of peak FLOPs, memory and links
+  constexpr double kAsFast = 1.01;  // of the whole cluster's time
+  if (!result.plan || Interrupt::requested() || options.space.fixed.any() ||
+      uses_profile(options.cost) ||
+      result.plan->prediction.iteration < kFar * result.plan->certificate.physics_bound)
+    return std::nullopt;
+  ProgressLine line;
+  options.progress = [&line](const SearchProgress& progress) { line.show(progress); };
+  const Interrupt interrupt;
+  options.stop = &Interrupt::flag();
+  options.alternatives = 0;
+  options.prove = false;
+  // Advice, which is to take no longer than the answer, or some seconds.
+  double left = std::max(result.statistics.seconds, 15.0);
+  if (options.time_limit) left = std::min(left, *options.time_limit - result.statistics.seconds);
+  std::optional<FewerDevices> fewer;
+  const Seconds whole = result.plan->prediction.iteration;
+  for (int devices = task.cluster.num_devices() / 2; devices >= 1; devices /= 2) {
+    Cluster part;
+    try {
+      part = shrink(task.cluster, devices);
+    } catch (const Error&) {  // not whole nodes
+      break;
+    }
+    if (left <= 0) break;
+    options.time_limit = left;
+    const SearchResult smaller = search(task.model, part, nullptr, options);
+    left -= smaller.statistics.seconds;
+    if (smaller.statistics.ending == Ending::signal) break;
+    if (smaller.plan && smaller.plan->prediction.iteration <= kAsFast * whole)
+      fewer = {devices, smaller.plan->prediction.iteration};
+  }
+  return fewer;
+}
+
+std::string fewer_text(const FewerDevices& fewer, Seconds whole) {
+  return fmt::format("\nFewer devices do: --devices {} takes {}, {:+.1f}%; the rest stay idle.\n",
+                     fewer.devices, format_seconds(fewer.iteration),
+                     (fewer.iteration / whole - 1) * 100);
+}
+
 int run_plan(const PlanFlags& flags) {
   const Format format = read_format(flags.format);
   SearchOptions options = search_options(flags);
@@ -148,14 +199,19 @@ int run_plan(const PlanFlags& flags) {
 
   const SearchResult result = run_search(task, options);
   if (result.plan) expect_possible(*result.plan);
+  const std::optional<FewerDevices> fewer = as_fast_on_fewer(task, options, result);
   if (format == Format::json) {
     Json answer = result_json(result);
     if (flags.tree) answer["tree"] = tree_json(result.tree);
+    if (fewer)
+      answer["fewer_devices"] = {{"devices", fewer->devices},
+                                 {"iteration_seconds", fewer->iteration.value()}};
     print(answer);
   } else {
     const RenderOptions look = terminal_options();
     if (flags.tree) print(render_tree(result.tree, look) + '\n');
     print(render_text(result, look));
+    if (fewer) print(fewer_text(*fewer, result.plan->prediction.iteration));
   }
   if (result.plan && !flags.out.empty()) {
     write_text(flags.out, plan_text(*result.plan));

@@ -63,6 +63,31 @@ TEST(Interrupt, WithoutAPlanByThenThereIsNone) {
   EXPECT_THAT(outcome.out, testing::HasSubstr(R"("status": "interrupted")"));
 }
 
+TEST(FewerDevices, AreNamedWhereTheyAreAsFast) {
+  const InputFolder folder;
+  const std::filesystem::path configs = std::filesystem::path(BRAID_SOURCE_DIR) / "configs";
+  const auto plan = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan",
+                                      "--global-batch",
+                                      "4",
+                                      "--format",
+                                      "json",
+                                      "--model",
+                                      (configs / "models/gpt2.json").string(),
+                                      "--cluster",
+                                      (configs / "clusters/h100-16x8.json").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return json_of(run_braid(words, folder.path()));
+  };
+  const Json all = plan({});
+  const double whole = all.at("predicted").at("iteration_seconds");
+  ASSERT_TRUE(all.contains("fewer_devices"));
+  const int devices = all.at("fewer_devices").at("devices");
+  const Json part = plan({"--devices", std::to_string(devices)});
+  EXPECT_LT(devices, 128);
+  EXPECT_LE(part.at("predicted").at("iteration_seconds").get<double>(), whole * 1.01);
+}
+
 TEST(Interrupt, LimitAndGapAreReadWithCare) {
   const InputFolder folder;
   for (const char* flag : {"--limit", "--gap"})

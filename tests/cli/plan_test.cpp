@@ -78,9 +78,9 @@ TEST(PlanCommand, AnswersProgramsWhereNothingFits) {
   EXPECT_TRUE(answer.at("plan").is_null());
   const Json& why = answer.at("infeasible");
   EXPECT_EQ(keys_of(why),
-            (std::vector<std::string>{"constraint", "reason", "stage", "needed_bytes", "available_bytes",
-                                      "breakdown", "enough_memory_bytes", "enough_batch",
-                                      "enough_devices", "closest", "rule"}));
+            (std::vector<std::string>{"constraint", "reason", "stage", "needed_bytes",
+                                      "available_bytes", "breakdown", "enough_memory_bytes",
+                                      "enough_batch", "enough_devices", "closest", "rule"}));
   const Json& closest = why.at("closest");
   EXPECT_EQ(closest.at("plan").at("global_batch"), 8);
   EXPECT_THAT(run_braid(plan_command({"--memory", "64MiB"}), folder.path()).out,
