@@ -296,7 +296,7 @@ TEST_F(TrainCommand, TellsWhatAFlagMayBe) {
       {{"--lr", "fast"}, "'fast' is not a number"},
       {{"--mask-token", "3"}, "is not trained on hidden tokens"},
       {{"--steps", "5", "--lr-warmup", "6"}, "6 steps of warm-up and 0 of decay do not fit"},
-      {{"--precision", "fp16"}, "'fp16' is not known here\n"},
+      {{"--precision", "fp16"}, "'fp16' is not known here; did you mean 'bf16'?"},
   };
   for (const Case& c : cases) {
     const Outcome outcome = train(c.flags);
