@@ -115,7 +115,7 @@ class Grammar:
     def _value(self, rng, name, kind):
         if name in OUTPUTS and rng.random() < 0.85:
             return rng.choice(OUTPUTS[name])
-        if rng.random() < 0.12:
+        if rng.random() < 0.06:
             hostile = rng.choice(HOSTILE)
             if name not in COSTLY or not hostile.isdigit() or int(hostile) <= LARGE_COUNT:
                 return hostile
@@ -154,10 +154,12 @@ class Grammar:
         verb = rng.choice(sorted(self.verbs))
         options = []
         bounds = dict(BOUNDED.get(verb, {}))
+        # Most mistakes end a run at the command line: many runs have few flags, so that they come further.
+        optional = rng.choice([0.01, 0.03, 0.12])
         for option in self.verbs[verb]:
             if option["flags"] and option["flags"][-1] in ("--help", "-h") and rng.random() < 0.98:
                 continue
-            wanted = 0.97 if option["required"] else 0.55 if option["flags"][-1:] in (["--model"], ["--cluster"]) else 0.12
+            wanted = 0.97 if option["required"] else 0.85 if option["flags"][-1:] in (["--model"], ["--cluster"]) else optional
             for _ in range(2 if rng.random() < 0.03 else 1):
                 if rng.random() < wanted:
                     options.append(self._words(rng, option))
