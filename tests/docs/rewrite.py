@@ -8,6 +8,7 @@ import compare
 NEAR = 0.5  # of the words of two lines that stand for each other
 WRAPPED = 65  # columns of a line that may have been broken
 CONTINUED = 8  # columns by which the rest of a table's row stands further right
+MANY = 15  # new lines in a row that are left out
 ROOM = 112  # columns of JSON
 
 
@@ -79,7 +80,21 @@ def _regions(sample, output):
                 f"nothing in the output is like the part that begins with: {segment[0]}"
             )
         first, last = found[0], found[-1] + 1
-        regions.append([0 if i == 0 else first, len(output) if i == len(segments) - 1 else last])
+        first = 0 if i == 0 else first
+        last = len(output) if i == len(segments) - 1 else last
+        regions += _without_long_news(first, last, found)
+    return regions
+
+
+def _without_long_news(first, last, found):
+    """[first, last) without more than MANY lines in a row that stand for none of the sample's."""
+    regions = []
+    for place in [*found, last]:
+        before = regions[-1][1] if regions else first
+        if regions and place - before <= MANY:
+            regions[-1][1] = min(place + 1, last)
+        elif place < last or not regions:
+            regions.append([first if place - before <= MANY else place, min(place + 1, last)])
     return regions
 
 

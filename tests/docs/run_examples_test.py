@@ -433,6 +433,21 @@ class Parts(unittest.TestCase):
             ["Stages", "  0      decoder  tp8 dp2", "                  zero3 more", "…"],
         )
 
+    def test_many_new_lines_are_left_out_and_few_are_shown(self):
+        def rewritten(count):
+            output = [
+                "{",
+                "  first: 1",
+                *[f"  new {i}" for i in range(count)],
+                "  last: 2",
+                "}",
+                "x",
+            ]
+            return rewrite.rewrite(["{", "  first: 1", "  last: 2", "…"], output)
+
+        self.assertEqual(len(rewritten(3)), 7)
+        self.assertEqual(rewritten(30), ["{", "  first: 1", "…", "  last: 2", "…"])
+
     def test_json_lines(self):
         value = {"short": [1, 2], "long": [{"key": "x" * 50}, {"key": "y" * 50}]}
         text = "\n".join(rewrite.json_lines(value))
