@@ -147,6 +147,7 @@ std::vector<StoredFile> Shard::write(const std::filesystem::path& folder) const 
   const at::NoGradGuard no_grad;
   try {
     std::vector<StoredFile> files;
+    files.reserve(files_.size());
     for (std::size_t i = 0; i < files_.size(); ++i) files.push_back(write_file(folder, i));
     return files;
   } catch (...) {
