@@ -94,7 +94,7 @@ std::string folded_command(const std::string& command, std::size_t width) {
   for (words >> word; words;) {
     std::string piece = word;
     const bool flag = word.starts_with("--");
-    if (words >> word && flag && !word.starts_with("-")) {
+    if (words >> word && flag && !word.starts_with('-')) {
       piece += ' ' + word;
       words >> word;
     }

@@ -2,6 +2,7 @@
 
 #include "cli/version.h"
 
+#include <commit.h>  // generated: the commit that is built
 #include <fmt/core.h>
 
 #include <memory>
@@ -9,7 +10,6 @@
 #include "cli/common.h"
 #include "cli/verb.h"
 #include "cli/verbs.h"
-#include "commit.h"
 
 namespace braid::cli {
 namespace {

@@ -135,9 +135,11 @@ std::string part_of(std::string_view name, bool digits) {
   return part;
 }
 
-// fp16 is no misspelling of fp64: who writes another number means another thing.
+// fp16 is no misspelling of fp64: who writes another number means another thing. In a path such as
+// layers.1.norm numbers are places, and the neighbour's is near.
 bool differs_in_digits(std::string_view name, std::string_view candidate) {
-  return part_of(name, false) == part_of(candidate, false) &&
+  return name.find('.') == std::string_view::npos &&
+         part_of(name, false) == part_of(candidate, false) &&
          part_of(name, true) != part_of(candidate, true);
 }
 

@@ -364,8 +364,7 @@ std::vector<std::int64_t> stored_shape(const Source& source, const LayerShape& l
 
 std::vector<std::int64_t> published_shape(const Source& source, const Model& model, int layer,
                                           const parallel::ParameterSpec& spec) {
-  const std::vector<std::int64_t> shape =
-      stored_shape(source, model.type_of(layer).shape, spec.shape);
+  std::vector<std::int64_t> shape = stored_shape(source, model.type_of(layer).shape, spec.shape);
   if (!source.folded || shape.size() != 2) return shape;
   // Of a folded matrix: the patches' projection is a convolution, tables have a batch of one.
   if (spec.name != "projection.weight") return {1, shape[0], shape[1]};

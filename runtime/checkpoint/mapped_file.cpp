@@ -52,8 +52,9 @@ extern "C" void on_bus_error(int, siginfo_t* info, void*) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Range* range = range_of(address);
   if (range != nullptr) {
-    const std::uintptr_t page = address & ~(page_bytes - 1);
-    void* zeros = mmap(reinterpret_cast<void*>(page), range->end.load() - page, PROT_READ,
+    const std::uintptr_t in_page = address & (page_bytes - 1);
+    void* page = static_cast<std::byte*>(info->si_addr) - in_page;
+    void* zeros = mmap(page, range->end.load() - (address - in_page), PROT_READ,
                        MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zeros == MAP_FAILED) range = nullptr;
   }

@@ -194,7 +194,7 @@ TEST(EventFile, AnIndependentDecoderReadsEveryScalar) {
   EXPECT_EQ(field<std::string_view>(events[0], 3), "brain.Event:2");
   for (std::size_t i = 1; i < events.size(); ++i) {
     const std::int64_t step = kSteps[i - 1];
-    EXPECT_EQ(field<std::uint64_t>(events[i], 2), static_cast<std::uint64_t>(step));
+    EXPECT_EQ(field<std::uint64_t>(events[i], 2), static_cast<std::uint64_t>(step) + 1);
     EXPECT_GT(field<double>(events[i], 1), 1.7e9);  // after 2023
     EXPECT_EQ(scalars_of(events[i]),
               (std::map<std::string, float>{{"train/loss", static_cast<float>(step)},
@@ -216,7 +216,7 @@ TEST(EventFile, AResumedRunSaysWhereItStarts) {
   const std::string bytes = read_bytes(only_event_file(folder.path()));
   const std::vector<std::string_view> events = records_of(bytes);
   ASSERT_EQ(events.size(), 2U);
-  EXPECT_EQ(field<std::uint64_t>(events[1], 2), 120U);
+  EXPECT_EQ(field<std::uint64_t>(events[1], 2), 121U);           // counted from 1
   EXPECT_EQ(field<std::string_view>(events[1], 7), "\x08\x01");  // status: start
 }
 
