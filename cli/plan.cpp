@@ -203,6 +203,7 @@ int run_plan(const PlanFlags& flags) {
   if (format == Format::json) {
     Json answer = result_json(result);
     if (flags.tree) answer["tree"] = tree_json(result.tree);
+    answer["fewer_devices"] = nullptr;
     if (fewer)
       answer["fewer_devices"] = {{"devices", fewer->devices},
                                  {"iteration_seconds", fewer->iteration.value()}};

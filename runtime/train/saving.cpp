@@ -59,7 +59,7 @@ Json nameless(const Model& model) {
 std::string first_difference(const Json& saved, const Json& now, const std::string& path) {
   if (saved.is_object() && now.is_object()) {
     for (const auto& [key, value] : now.items()) {
-      const std::string below = path.empty() ? key : path + "." + key;
+      const std::string below = path.empty() ? key : fmt::format("{}.{}", path, key);
       if (!saved.contains(key)) return below + ": absent when it was saved";
       if (saved.at(key) != value) return first_difference(saved.at(key), value, below);
     }

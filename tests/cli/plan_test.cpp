@@ -23,8 +23,8 @@ TEST(PlanCommand, AnswersProgramsWithFixedKeys) {
   const InputFolder folder;
   const Json answer = json_of(run_braid(plan_command({"--format", "json"}), folder.path()));
   using Keys = std::vector<std::string>;
-  EXPECT_EQ(keys_of(answer),
-            (Keys{"status", "predicted", "search", "balance", "plan", "uniform", "alternatives"}));
+  EXPECT_EQ(keys_of(answer), (Keys{"status", "predicted", "search", "balance", "plan", "uniform",
+                                   "alternatives", "fewer_devices"}));
   EXPECT_EQ(answer.at("status"), "ok");
   EXPECT_EQ(keys_of(answer.at("predicted")),
             (Keys{"iteration_seconds", "samples_per_second", "tokens_per_second",
