@@ -149,6 +149,8 @@ int train_as(comm::Group& world, const Plan& plan, const TrainFlags& flags, cons
     attempt([&] { write_text(options.metrics / kReportFile, json.dump(2) + "\n"); },
             measured.unwritten);
   attempt([&] { write_json(flags, json); }, measured.unwritten);
+  if (options.save.saves())
+    note(fmt::format("saves took {} from training", format_seconds(measured.save_stall)));
   for (const Mistake& missing : measured.unwritten)
     note(fmt::format("error: {}\n  where: {}\n  fix:   {}", missing.what, printable(missing.where),
                      missing.fix));

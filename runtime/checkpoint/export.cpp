@@ -21,19 +21,6 @@ struct Stored {
   std::int64_t bytes = 0;
 };
 
-std::string dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return "F64";
-    case at::kFloat:
-      return "F32";
-    case at::kBFloat16:
-      return "BF16";
-    default:
-      return "F16";
-  }
-}
-
 const char* torch_name(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
@@ -110,7 +97,7 @@ Exported export_huggingface(const TensorFiles& files, const Model& model,
                            : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     std::vector<TensorSpec> specs;
     for (const Stored& tensor : shards[i]) {
-      specs.push_back({tensor.name, dtype_of(type), tensor.shape});
+      specs.push_back({tensor.name, dtype_name(type), tensor.shape});
       weight_map[tensor.name] = name;
       exported.parameters += elements(tensor.shape);
       exported.bytes += tensor.bytes;

@@ -15,22 +15,6 @@ struct Stored {
   std::int64_t filled = 0;  // elements
 };
 
-std::string dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return "F64";
-    case at::kFloat:
-      return "F32";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kHalf:
-      return "F16";
-    default:
-      internal_check(false, "parameters are of a type that checkpoints have");
-      return "";
-  }
-}
-
 }  // namespace
 
 void save_huggingface(const std::filesystem::path& file, const Model& model,
@@ -56,7 +40,7 @@ void save_huggingface(const std::filesystem::path& file, const Model& model,
   for (const auto& [name, whole] : stored) {
     internal_check(whole.filled == whole.tensor.numel(), "every part of a tensor is saved");
     tensors.push_back({name,
-                       {.dtype = dtype_of(whole.tensor.scalar_type()),
+                       {.dtype = dtype_name(whole.tensor.scalar_type()),
                         .shape = whole.tensor.sizes().vec(),
                         .data = static_cast<const std::byte*>(whole.tensor.const_data_ptr()),
                         .bytes = whole.tensor.nbytes()}});

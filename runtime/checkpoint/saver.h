@@ -55,8 +55,6 @@ class Saver {
   // Waits for that. Collective; a save must be under way.
   Saved finish();
 
-  std::int64_t host_bytes() const { return snapshot_.bytes(); }
-
  private:
   struct Written {
     std::vector<StoredFile> files;

@@ -20,11 +20,6 @@ namespace {
 
 constexpr std::array<const char*, 3> kStates = {"", kFirstMoment, kSecondMoment};
 
-std::string dtype_of_state(at::ScalarType type) {
-  internal_check(type == at::kFloat || type == at::kDouble, "states are fp32, or fp64 in proofs");
-  return type == at::kFloat ? "F32" : "F64";
-}
-
 // The states of a range, in the order of kStates. The master of the last range is kept, because
 // neighbouring rectangles ask for the same.
 class RangeStates {
@@ -46,14 +41,6 @@ at::Tensor view_of(const at::Tensor& flat, const StoredPart& part, std::int64_t 
   return flat.as_strided(part.box.sizes, part.strides, part.begin - range_begin);
 }
 
-at::Tensor place_in(const at::Tensor& whole, const Box& outer, const Box& inner) {
-  at::Tensor place = whole;
-  for (std::size_t dim = 0; dim < inner.sizes.size(); ++dim)
-    place = place.narrow(static_cast<std::int64_t>(dim), inner.offsets[dim] - outer.offsets[dim],
-                         inner.sizes[dim]);
-  return place;
-}
-
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
@@ -67,7 +54,7 @@ Shard::Shard(const Model& model, int rank, const Snapshot& snapshot)
   const std::vector<SavedRange>& ranges = snapshot.ranges();
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const SavedRange& saved = ranges[i];
-    dtype_ = dtype_of_state(saved.first_moment.scalar_type());
+    dtype_ = dtype_name(saved.first_moment.scalar_type());
     for (StoredPart& part :
          stored_parts(model, saved.layer, *saved.parameters, *saved.buffer, saved.range)) {
       std::vector<Rectangle>& rectangles = by_tensor[part.tensor];
@@ -135,7 +122,7 @@ StoredFile Shard::write_file(const std::filesystem::path& folder, std::size_t fi
           break;
         }
         if (!values.defined()) values = at::empty(rectangle.box.sizes, flat.options());
-        place_in(values, rectangle.box, piece.part.box).copy_(part);
+        sub_box(values, rectangle.box, piece.part.box).copy_(part);
       }
       out.add(bytes_of(values));
     }

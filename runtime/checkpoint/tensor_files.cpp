@@ -69,14 +69,6 @@ at::Tensor tensor_of(const TensorView& view, at::ScalarType type) {
   return copy;
 }
 
-at::Tensor part_of_box(const at::Tensor& tensor, const Box& outer, const Box& inner) {
-  at::Tensor part = tensor;
-  for (std::size_t dim = 0; dim < inner.sizes.size(); ++dim)
-    part = part.narrow(static_cast<std::int64_t>(dim), inner.offsets[dim] - outer.offsets[dim],
-                       inner.sizes[dim]);
-  return part;
-}
-
 // From the first to the last element of `part` in the row-major rectangle `outer`, in elements.
 parallel::Segment span_of(const Box& outer, const Box& part) {
   const std::vector<std::int64_t> strides = strides_of(outer.sizes);
@@ -97,6 +89,20 @@ std::optional<at::ScalarType> float_type(const std::string& dtype) {
   if (dtype == "BF16") return at::kBFloat16;
   if (dtype == "F16") return at::kHalf;
   return std::nullopt;
+}
+
+std::string dtype_name(at::ScalarType type) {
+  for (const char* name : {"F64", "F32", "BF16", "F16"})
+    if (float_type(name) == type) return name;
+  internal_failure("weights are of a type that checkpoints have", std::source_location::current());
+}
+
+at::Tensor sub_box(const at::Tensor& tensor, const Box& outer, const Box& inner) {
+  at::Tensor part = tensor;
+  for (std::size_t dim = 0; dim < inner.sizes.size(); ++dim)
+    part = part.narrow(static_cast<std::int64_t>(dim), inner.offsets[dim] - outer.offsets[dim],
+                       inner.sizes[dim]);
+  return part;
 }
 
 CheckedFile::CheckedFile(const std::filesystem::path& file, const StoredFile* stored)
@@ -233,8 +239,8 @@ void TensorFiles::read(const std::string& name, const Box& box, const at::Tensor
     const parallel::Segment span = span_of(rectangle.box, *common);
     const auto size = static_cast<std::int64_t>(c10::elementSize(*type));
     rectangle.file->expect_sound(name, *rectangle.view, span.begin * size, span.end * size);
-    part_of_box(to, box, *common)
-        .copy_(part_of_box(tensor_of(*rectangle.view, *type), rectangle.box, *common));
+    sub_box(to, box, *common)
+        .copy_(sub_box(tensor_of(*rectangle.view, *type), rectangle.box, *common));
     found += elements(*common);
   }
   if (found != elements(box))

@@ -92,7 +92,11 @@ class TensorFiles {
   std::map<std::string, Entry> entries_;
 };
 
-// Empty: no dtype of weights.
+// Between types and dtypes as safetensors spells them. Empty: no dtype of weights.
 std::optional<at::ScalarType> float_type(const std::string& dtype);
+std::string dtype_name(at::ScalarType type);  // of weights
+
+// The view of `inner` in a tensor that holds the elements of `outer`.
+at::Tensor sub_box(const at::Tensor& tensor, const Box& outer, const Box& inner);
 
 }  // namespace braid::checkpoint

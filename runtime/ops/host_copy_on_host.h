@@ -19,9 +19,10 @@ class CopyThread {
                    std::memcpy(pair.to.data_ptr(), pair.from.const_data_ptr(), pair.from.nbytes());
                }).share();
   }
-  // A copy of the future: this thread and the one that writes may both wait.
+  // Two threads may wait at a time, each on a future of its own.
   void wait() const {
-    if (copying_.valid()) copying_.get();
+    const std::shared_future<void> copying = copying_;
+    if (copying.valid()) copying.get();
   }
 
  private:

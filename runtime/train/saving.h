@@ -78,7 +78,6 @@ class Saving {
   std::vector<checkpoint::Saved> after_step(RunPosition position, bool asked, bool last);
 
   Seconds stall() const { return stall_; }  // time of this rank's training that saves took
-  std::int64_t host_bytes() const { return saver_.host_bytes(); }
 
  private:
   void begin(RunPosition position);
